@@ -80,6 +80,18 @@ fn object(function: &Function) -> String {
             return "Object::File(causeway_mpi::abi::FILE_NULL)".to_owned();
         }
         ("File_close", _) => return "Object::File(unsafe { fh.read() })".to_owned(),
+        // What makes a first object has an argument for the handler of its errors.
+        ("Session_init" | "Comm_create_from_group" | "Intercomm_create_from_groups", _) => {
+            return "Object::Handler(errhandler)".to_owned();
+        }
+        // A handle that is set to null when the object is freed.
+        ("Comm_free" | "Comm_disconnect", _) => {
+            return "Object::Communicator(unsafe { comm.read() })".to_owned();
+        }
+        ("Win_free", _) => return "Object::Window(unsafe { win.read() })".to_owned(),
+        ("Session_finalize", _) => {
+            return "Object::Session(unsafe { session.read() })".to_owned();
+        }
         (_, Some(file)) => return format!("Object::File({})", file.name),
         _ => {}
     }

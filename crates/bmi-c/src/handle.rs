@@ -2,7 +2,7 @@
 //!
 //! A `bmi_t *` is not a pointer but a number: a slot in a table that is never freed, and the slot's
 //! generation. So a handle that was finalized, or never was one, causes an error and not a crash.
-//! One thread at a time is inside an instance; [`causeway_sys::entering`] describes how several
+//! One thread at a time is inside an instance; [`causeway_sys::critical_section`] describes how several
 //! share it. Waking is the one call that does not enter the instance.
 //!
 //! After a fork the instances belong to the parent: the child's calls with them return errors and
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Parked, Waker};
-use causeway_sys::entering::{self, BROKEN, Called, Entry, FREE, Next, PARENTS, Wait};
+use causeway_sys::critical_section::{self, BROKEN, Called, Entry, FREE, Next, PARENTS, Wait};
 
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::instance::{Instance, duration_us};
@@ -313,7 +313,7 @@ fn wait_shared(
 /// Assigns a slot to an instance.
 pub(crate) fn insert(instance: Box<Instance>) -> Result<*mut Handle, Failure> {
     watch_forks()?;
-    entering::prepare();
+    critical_section::prepare();
     let _lock = TableLock::begin();
     let is_free = |slot: &Slot| slot.live.load(Relaxed) == 0 && slot.entry.is_free();
     let Some(index) = TABLE.iter().position(is_free) else {

@@ -8,17 +8,17 @@
 //! [`Conversations`](crate::conversations::Conversations) combines all conversations of an
 //! instance, and [`Endpoint`](crate::Endpoint) drives that with methods.
 //!
-//! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`parting`], [`eager`], [`receiving`], [`rendezvous`],
+//! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`graceful_close`], [`eager`], [`receiving`], [`rendezvous`],
 //! [`parts`], [`offers`], [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
 
 mod cancel;
 mod closing;
 mod direct;
 mod eager;
+mod graceful_close;
 mod greeting;
 pub(crate) mod moving;
 mod offers;
-mod parting;
 mod parts;
 mod placement;
 pub(crate) mod receiving;
@@ -119,6 +119,8 @@ pub(crate) struct Conversation {
     pub(crate) eager_max: u64,
     /// The same for messages in memory that the peer may map.
     mapped_eager_max: u32,
+    /// Messages of this size and above that wait are announced, although they could be sent whole.
+    announces_from: u32,
 
     /// What this side may send.
     pub(crate) account: Account,
@@ -149,7 +151,7 @@ pub(crate) struct Conversation {
     /// In the list of peers with something to send.
     pub(crate) dirty: bool,
     /// The peer waits for credit: all that is available is granted at once.
-    starving: bool,
+    starved: bool,
     /// A packet with the size of the peer's window is to be sent.
     tell_window: bool,
     /// Transfers in progress.
@@ -210,6 +212,7 @@ impl Conversation {
             eager_limit: None,
             eager_max: 0,
             mapped_eager_max: 0,
+            announces_from: u32::MAX,
             account: Account::default(),
             grant: Grant::default(),
             control: VecDeque::new(),
@@ -224,7 +227,7 @@ impl Conversation {
             held_send: None,
             blocked: false,
             dirty: false,
-            starving: false,
+            starved: false,
             tell_window: false,
             transfers: 0,
             offers: Offers::default(),
@@ -277,6 +280,22 @@ impl Conversation {
         let room = u32::try_from(room).unwrap_or(u32::MAX);
         self.eager_max = limit.min(room).into();
         self.mapped_eager_max = mapped.min(room);
+    }
+
+    /// Whether the next message that waits would be sent whole, and is so large that the method may
+    /// prefer to have it announced.
+    pub(crate) fn waits_with_large<M>(&self, shared: &Shared<M>) -> bool {
+        let front = self.expected.front();
+        front.is_some_and(|&op| {
+            let size = shared.ops[op].size;
+            size > self.mapped_eager_max.into() && size <= self.eager_max
+        })
+    }
+
+    /// Sets from which size on waiting messages are announced.
+    pub(crate) fn set_announces_from(&mut self, bytes: Option<usize>) {
+        self.announces_from =
+            bytes.map_or(u32::MAX, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
     }
 
     /// Whether a message of this size, in this memory, travels whole.
@@ -504,7 +523,7 @@ impl Conversation {
             return false;
         }
         if header.flags & wire::FLAG_STARVED != 0 {
-            self.starving(shared);
+            self.starved(shared);
         }
         true
     }
@@ -544,6 +563,7 @@ impl Conversation {
             (Kind::Written, _) => self.written(shared, header.word),
             (Kind::Read, _) => self.read(shared, header.word),
             (Kind::Withdraw, _) => self.withdrawn(shared, header.word),
+            (Kind::Recall, _) if self.recalls() => self.recalled(shared, header.word),
             (Kind::Credit, _) => {
                 self.account.set_window(header.word);
                 self.mark_dirty(shared);

@@ -25,12 +25,12 @@ use crate::conversation::moving::Short;
 use crate::conversation::receiving::{Keep, add_receive, post_again};
 use crate::conversation::rendezvous::has_withdrawable_message;
 use crate::conversation::{Conversation, LinkLimits, Phase, Transmit};
-use crate::handshake::{Meeting, Rival};
+use crate::handshake::{CallerDecision, WaitingCaller};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::State;
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, Tuning, Work};
-use crate::transfers::Behind;
+use crate::transfers::Remainder;
 use crate::types::{Completion, Envelope, OpError, OpId, Unexpected};
 
 /// What a driver is to do. Peers and operations are numbers that are valid until the next call.
@@ -66,7 +66,7 @@ pub enum Event {
         peer: u32,
     },
     /// A peer that has connected to us has introduced itself ([`Conversations::claims`]): find out
-    /// whether it is a peer that is known, then call [`Conversations::meet`].
+    /// whether it is a peer that is known, then call [`Conversations::classify`].
     Introduced {
         /// The peer.
         peer: u32,
@@ -170,7 +170,7 @@ impl<M: Matcher> Conversations<M> {
         let Self { peers, shared } = self;
         let entry = &mut peers[peer];
         entry.drop_early(shared, true);
-        entry.release_rival(shared);
+        entry.release_waiting_caller(shared);
         entry.close_window(&mut shared.budget);
         shared.transfers.peer_lost(&mut entry.transfers);
         entry.traffic.settle(&mut shared.touched);
@@ -372,7 +372,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Makes the postponed peers due again: the next call that makes progress sends to them.
-    pub(crate) fn end_turn(&mut self) {
+    pub(crate) fn resume_postponed(&mut self) {
         let Self { peers, shared } = self;
         while let Some(peer) = shared.postponed.pop() {
             if let Some(entry) = peers.get_mut(peer) {
@@ -456,36 +456,42 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Decides about a caller that the driver has compared with the known peers: `known` is the one
-    /// that it turned out to be, to which we connect ourselves. [`Meeting::Same`] obliges the
+    /// that it turned out to be, to which we connect ourselves. [`CallerDecision::Same`] obliges the
     /// driver to drop the connection of the known one, if it has one, and to
     /// [merge](Conversations::merge) them; a caller that waits is introduced again. `None` if
     /// nothing is to be decided.
-    pub fn meet(&mut self, caller: u32, known: Option<u32>) -> Option<Meeting> {
+    pub fn classify(&mut self, caller: u32, known: Option<u32>) -> Option<CallerDecision> {
         let key = self.peers.key(caller);
         let Self { peers, shared } = self;
         if !peers[caller].is_to_be_met() {
             return None;
         }
         let (own, theirs) = (shared.own.introduction.id, peers[caller].greeting.id());
-        let rival = known.and_then(|known| peers.find(peers[known].greeting.rival.as_ref()?.0));
-        let waits = |rival: u32| rival != caller && peers[rival].is_to_be_met();
-        let known = known.filter(|_| !rival.is_some_and(waits));
-        let meeting = known.map_or(Meeting::Distinct, |known| peers[known].meet(own, theirs));
-        match (meeting, known) {
-            (Meeting::Wait, Some(known)) => {
-                peers[known].greeting.rival = Some(Box::new(Rival(key)))
+        let waiting_caller =
+            known.and_then(|known| peers.find(peers[known].greeting.waiting_caller.as_ref()?.0));
+        let waits =
+            |waiting_caller: u32| waiting_caller != caller && peers[waiting_caller].is_to_be_met();
+        let known = known.filter(|_| !waiting_caller.is_some_and(waits));
+        let decision = known.map_or(CallerDecision::Distinct, |known| {
+            peers[known].classify(own, theirs)
+        });
+        match (decision, known) {
+            (CallerDecision::Wait, Some(known)) => {
+                peers[known].greeting.waiting_caller = Some(Box::new(WaitingCaller(key)))
             }
-            (Meeting::Distinct, _) => peers[caller].consent(shared),
+            (CallerDecision::Distinct, _) => peers[caller].consent(shared),
             _ => {}
         }
-        Some(meeting)
+        Some(decision)
     }
 
     /// The caller that waits until our call to a peer has come up or failed, if there is one.
-    pub fn rival(&mut self, peer: u32) -> Option<u32> {
-        let rival = self.peers[peer].greeting.rival.take()?;
-        let rival = self.peers.find(rival.0)?;
-        self.peers[rival].is_to_be_met().then_some(rival)
+    pub fn waiting_caller(&mut self, peer: u32) -> Option<u32> {
+        let waiting_caller = self.peers[peer].greeting.waiting_caller.take()?;
+        let waiting_caller = self.peers.find(waiting_caller.0)?;
+        self.peers[waiting_caller]
+            .is_to_be_met()
+            .then_some(waiting_caller)
     }
 
     /// Merges a caller with the known peer that it turned out to be. The known peer keeps its
@@ -779,5 +785,5 @@ pub struct ToStart {
     /// What the method is to do.
     pub transfer: Transfer,
     /// What remains of the transfer after it.
-    pub behind: Behind,
+    pub behind: Remainder,
 }

@@ -105,7 +105,7 @@ impl Budget {
     }
 
     /// Whether new peers get less than the usual first window.
-    pub(crate) fn is_tight(&self) -> bool {
+    pub(crate) fn is_memory_short(&self) -> bool {
         self.free() < self.windows / 4
     }
 
@@ -397,7 +397,7 @@ pub(crate) struct Account {
 
 impl Account {
     /// The credit that is left, and the size of the window.
-    pub(crate) fn standing(&self) -> (u32, u32) {
+    pub(crate) fn credit_and_window(&self) -> (u32, u32) {
         (self.credit, self.window)
     }
 

@@ -14,7 +14,7 @@
 //! Inside, the protocol's state is apart from the methods ([`conversations`](crate::conversations)). `driving` and `posting` carry out
 //! with methods what it requests; `connections` and `connect` map peers to handles; `callers` decides which peers are the same
 //! process; `listening` manages the addresses at which others reach us; `messages` probes messages that wait for their receives.
-//! `progress` polls, `sleep` sleeps, `parked` lets other threads in meanwhile, `yielding` yields, `memory_waits` waits for steps that
+//! `progress` polls, `sleep` sleeps, `parked` lets other threads in meanwhile, `yielding` yields, `shared_memory_wait` waits for steps that
 //! other processes take in shared memory. `watch` publishes the state for observers, and `stall` reports operations that make no
 //! progress. `loopback` is the method by which a process sends to itself.
 
@@ -24,7 +24,6 @@ mod connections;
 mod driving;
 mod listening;
 mod loopback;
-mod memory_waits;
 mod messages;
 mod methods;
 mod parked;
@@ -32,6 +31,7 @@ mod pieces;
 mod posting;
 mod progress;
 mod proven;
+mod shared_memory_wait;
 mod sleep;
 mod stall;
 mod watch;
@@ -382,6 +382,18 @@ impl<M: Matcher> Endpoint<M> {
         self.flush_control();
     }
 
+    /// Asks for a send back: it completes with [`OpError::Cancelled`], and is not received, if the receiver has found no receive for it;
+    /// otherwise as if this had not been called. Unlike a cancelled one, a send that has been announced completes only when the receiver
+    /// has made progress. Peers that speak an earlier format have it cancelled.
+    pub fn recall(&mut self, op: OpId) {
+        if self.check_process().is_err() {
+            return;
+        }
+        self.conversations.recall(op);
+        self.settle();
+        self.flush_control();
+    }
+
     /// Tests one operation, making progress and sleeping at most `idle`.
     #[inline]
     pub fn test(&mut self, op: OpId, idle: Duration) -> Result<Option<Completion>, Error> {
@@ -413,7 +425,7 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// The bytes that an operation has moved, if it is done and was successful. No progress is made.
-    #[inline(never)]
+    #[inline(always)]
     pub fn take_moved(&mut self, op: OpId) -> Option<u64> {
         if !self.process.is_this_process() {
             return None;
@@ -630,7 +642,7 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
-        let (peer, queue) = (self.peer(addr)?, self.queue(queue)?);
+        let (peer, queue) = (self.peer(addr)?, self.queue_to_post(queue)?);
         if direction == Direction::Get {
             check_writable(local)?;
         }

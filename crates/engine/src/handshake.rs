@@ -25,12 +25,12 @@ pub(crate) struct Greeting {
     pub(crate) theirs: Option<Box<Introduction>>,
     /// A connection that the peer has made meanwhile, and that waits until ours has come up or
     /// failed.
-    pub(crate) rival: Option<Box<Rival>>,
+    pub(crate) waiting_caller: Option<Box<WaitingCaller>>,
 }
 
 /// A caller that waits, by its conversation's key.
 #[derive(Debug)]
-pub(crate) struct Rival(pub(crate) u64);
+pub(crate) struct WaitingCaller(pub(crate) u64);
 
 impl Greeting {
     /// Which instance the peer claims to be.
@@ -79,9 +79,9 @@ impl Default for Own {
 }
 
 /// The decision about a caller; see
-/// [`Conversations::meet`](crate::conversations::Conversations::meet).
+/// [`Conversations::classify`](crate::conversations::Conversations::classify).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meeting {
+pub enum CallerDecision {
     /// It is a new peer.
     Distinct,
     /// It is the known peer, which takes over the connection.

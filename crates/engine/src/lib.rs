@@ -54,11 +54,11 @@ mod waiting;
 
 pub use conversation::{LinkLimits, Transmit};
 pub use endpoint::{Endpoint, Parked, Waker};
-pub use handshake::Meeting;
+pub use handshake::CallerDecision;
 pub use pieces::Pieces;
 pub use registrations::MAX_REGISTRATIONS;
 pub use shared::Tuning;
-pub use waiting::{Awaited, MemoryStep, MemoryWait, STANDBY_DELAY};
+pub use waiting::{Awaited, PROGRESS_THREAD_DELAY, SharedMemoryStep, SharedMemoryWait};
 
 pub use causeway_sys::memory::Memory;
 pub use causeway_transport::{Access, Cursor, Direction, Identity, PeerError, PeerReport, Takes};

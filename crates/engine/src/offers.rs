@@ -23,7 +23,7 @@ use crate::types::Tag;
 /// Posting a window of 64 receives takes less time than that. Where a sender has to wait for less,
 /// an offer gains little: it costs both sides half a microsecond, and the sender alone copies what
 /// the receiver could help to copy.
-const AWAY: Duration = Duration::from_micros(20);
+const BUSY_AFTER: Duration = Duration::from_micros(20);
 
 /// One in this many receives with room for a large message is watched: each poll meanwhile reads
 /// the clock twice. A receive that is the only one from its peer counts as this many.
@@ -142,13 +142,13 @@ pub(crate) struct Watch {
     /// Receives until the next one is watched.
     countdown: u16,
     /// The last result.
-    is_away: bool,
+    is_busy: bool,
 }
 
 impl Watch {
     /// Whether receives are to be offered.
-    pub(crate) fn is_away(&self) -> bool {
-        self.is_away
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_busy
     }
 
     /// Whether [`Watch::poll`] is to be called before each poll.
@@ -179,7 +179,7 @@ impl Watch {
         *self = Self {
             receive: Some(receive),
             countdown: WATCHED,
-            is_away: self.is_away,
+            is_busy: self.is_busy,
             ..Self::default()
         };
     }
@@ -189,11 +189,11 @@ impl Watch {
     pub(crate) fn poll(&mut self, now: Instant) -> Option<u64> {
         let before = self.polled.replace(now).unwrap_or(now);
         self.late_by = now.saturating_duration_since(before);
-        if self.late_by < AWAY {
+        if self.late_by < BUSY_AFTER {
             self.polls += 1;
             if self.polls == MOST_POLLS {
                 self.receive = None;
-                self.is_away = false;
+                self.is_busy = false;
             }
         }
         self.receive
@@ -208,13 +208,13 @@ impl Watch {
     pub(crate) fn found(&mut self, receive: u64) {
         if self.receive == Some(receive) {
             self.receive = None;
-            self.is_away = self.late_by >= AWAY;
+            self.is_busy = self.late_by >= BUSY_AFTER;
         }
     }
 
     #[cfg(test)]
-    pub(crate) fn assume_away(&mut self) {
-        (self.is_away, self.countdown) = (true, u16::MAX);
+    pub(crate) fn assume_busy(&mut self) {
+        (self.is_busy, self.countdown) = (true, u16::MAX);
     }
 }
 
@@ -235,7 +235,7 @@ mod tests {
             watch.poll(now);
         }
         watch.found(1);
-        watch.is_away()
+        watch.is_busy()
     }
 
     #[test]
@@ -255,12 +255,12 @@ mod tests {
         away.begin(1);
         let now = Instant::now();
         away.poll(now);
-        away.poll(now + 2 * AWAY);
+        away.poll(now + 2 * BUSY_AFTER);
         away.found(2);
-        assert!(away.wants_time() && !away.is_away());
+        assert!(away.wants_time() && !away.is_busy());
         away.end();
         away.found(1);
-        assert!(!away.wants_time() && !away.is_away());
+        assert!(!away.wants_time() && !away.is_busy());
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use causeway_sys::memory::HeldSpans;
+use causeway_sys::memory::{HeldSpans, Memory};
 use causeway_transport::slab::Slab;
 use causeway_transport::{PeerError, Takes};
 
@@ -21,7 +21,7 @@ use crate::operation::{Incoming, Op, State};
 use crate::shrinking::Shrinking;
 use crate::traffic::Touched;
 use crate::transfers::Transfers;
-use crate::types::{Completion, Envelope, Error, OpError, OpId, RendezvousPolicy, Tag};
+use crate::types::{Completion, Envelope, Error, OpError, OpId, Queue, RendezvousPolicy, Tag};
 
 /// Most operations in progress in one instance.
 pub(crate) const MAX_OPERATIONS: usize = 1 << 20;
@@ -32,6 +32,9 @@ const MAX_TO_OFFER: usize = 64;
 
 /// The index of no completion queue: completions to it are dropped.
 pub(crate) const NO_QUEUE: u32 = NONE;
+
+/// The index of [`Queue::UNLISTED`]: its completions are in no list.
+pub(crate) const UNLISTED: u32 = NONE - 1;
 
 /// Settings that can be changed at run time.
 #[derive(Debug, Clone)]
@@ -294,6 +297,30 @@ impl<M: Matcher> Shared<M> {
         self.completions + self.arrivals + self.losses
     }
 
+    /// The index of a queue to post to.
+    #[inline(always)]
+    pub(crate) fn find_queue(&self, queue: Queue) -> Option<u32> {
+        match queue {
+            Queue::UNLISTED => Some(UNLISTED),
+            Queue(key) => self.queues.find(key),
+        }
+    }
+
+    /// Whether a receive of one fragment may wait: no message is held that it might get, and nothing is wrong.
+    #[inline(always)]
+    pub(crate) fn is_usual(&mut self, pattern: M::Pattern, memory: &Memory) -> bool {
+        memory.is_writable()
+            && memory.len() as u64 <= causeway_wire::bmi::MAX_MESSAGE_BYTES
+            && self.ops.len() < MAX_OPERATIONS
+            && !(self.matcher.holds_messages() && self.has_come(pattern))
+    }
+
+    /// Whether a message is held that a receive would get.
+    #[inline(never)]
+    fn has_come(&mut self, pattern: M::Pattern) -> bool {
+        self.matcher.find(pattern).is_some()
+    }
+
     /// Transfers in progress or waiting.
     pub(crate) fn load(&self) -> usize {
         self.transfers.active + self.transfers.waiting()
@@ -345,10 +372,10 @@ impl<M: Matcher> Shared<M> {
         entry.be_done();
         let queue = entry.queue;
         self.completions += 1;
-        if queue == NO_QUEUE {
-            self.ops.remove(op);
-        } else {
-            self.queues[queue].push_back(&mut self.ops, op);
+        match queue {
+            NO_QUEUE => drop(self.ops.remove(op)),
+            UNLISTED => {}
+            listed => self.queues[listed].push_back(&mut self.ops, op),
         }
     }
 
@@ -384,11 +411,13 @@ impl<M: Matcher> Shared<M> {
             _ => return Tested::Pending,
         }
         let op = id.0 as u32;
-        let queue = &mut self.queues[entry.queue];
-        if !queue.starts_with(op) {
-            return self.take_successful_inner(op);
+        if entry.queue != UNLISTED {
+            let queue = &mut self.queues[entry.queue];
+            if !queue.starts_with(op) {
+                return self.take_successful_inner(op);
+            }
+            queue.remove_first(entry.links);
         }
-        queue.remove_first(entry.links);
         let (user, bytes) = (entry.user, entry.moved);
         self.envelope = Envelope {
             peer: entry.peer,
@@ -429,7 +458,9 @@ impl<M: Matcher> Shared<M> {
     pub(crate) fn take(&mut self, op: u32) -> Completion {
         let id = OpId(self.ops.key(op));
         let queue = self.ops[op].queue;
-        self.queues[queue].remove(&mut self.ops, op);
+        if queue != UNLISTED {
+            self.queues[queue].remove(&mut self.ops, op);
+        }
         let entry = &mut self.ops[op];
         let user = entry.user;
         self.envelope = Envelope {

@@ -18,7 +18,7 @@ pub(crate) struct Traffic {
     /// In the list of peers whose state has changed.
     is_new: bool,
     /// In the list of peers with operations in flight.
-    is_standing: bool,
+    is_active: bool,
     /// Messages that travelled whole.
     pub(crate) sent: Count,
     pub(crate) received: Count,
@@ -44,7 +44,7 @@ pub(crate) struct Touched {
     /// Peers whose state has changed.
     new: Vec<u32>,
     /// Peers that had operations in flight at their last observation.
-    standing: VecDeque<u32>,
+    active: VecDeque<u32>,
     /// What was sent to and received from all peers, including former ones.
     pub(crate) totals: Totals,
 }
@@ -152,8 +152,8 @@ impl Traffic {
     }
 
     /// Notes whether the peer has operations in flight. Returns whether it had before.
-    pub(crate) fn stands(&mut self, standing: bool) -> bool {
-        std::mem::replace(&mut self.is_standing, standing)
+    pub(crate) fn set_active(&mut self, active: bool) -> bool {
+        std::mem::replace(&mut self.is_active, active)
     }
 }
 
@@ -169,17 +169,17 @@ impl Touched {
     }
 
     /// Takes the peer with operations in flight that was observed longest ago.
-    pub(crate) fn take_standing(&mut self) -> Option<u32> {
-        self.standing.pop_front()
+    pub(crate) fn take_active(&mut self) -> Option<u32> {
+        self.active.pop_front()
     }
 
     /// Adds a peer with operations in flight.
-    pub(crate) fn add_standing(&mut self, peer: u32) {
-        self.standing.push_back(peer);
+    pub(crate) fn add_active(&mut self, peer: u32) {
+        self.active.push_back(peer);
     }
 
     /// The number of peers with operations in flight.
-    pub(crate) fn standing(&self) -> usize {
-        self.standing.len()
+    pub(crate) fn active(&self) -> usize {
+        self.active.len()
     }
 }

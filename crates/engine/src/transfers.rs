@@ -41,7 +41,7 @@ pub(crate) struct Transfers {
 /// What remains when a transfer has been started; see
 /// [`Conversations::transfer_started`](crate::Conversations::transfer_started).
 #[derive(Debug)]
-pub struct Behind {
+pub struct Remainder {
     /// Where the operation's memory continues.
     pub(crate) cursor: Cursor,
     /// What remains of the transfer itself.
@@ -56,7 +56,7 @@ pub(crate) enum Rest {
     /// This is the first part.
     OfFirst(Box<Progress>, PartEnd),
     /// A later part ends here.
-    Behind(PartEnd),
+    Remainder(PartEnd),
 }
 
 impl Transfers {
@@ -165,7 +165,7 @@ impl Transfers {
     /// The next part of a transfer that was split, if the operation has one that is to be started.
     pub(crate) fn next_part(&self, op: u64, max_list: usize) -> Option<(Transfer, Rest)> {
         let (part, end) = self.in_parts.get(&op)?.part(max_list);
-        Some((part, Rest::Behind(end)))
+        Some((part, Rest::Remainder(end)))
     }
 
     /// Notes that a part was started.
@@ -173,7 +173,7 @@ impl Transfers {
         let (mut whole, end) = match rest {
             Rest::Nothing => return,
             Rest::OfFirst(whole, end) => (*whole, end),
-            Rest::Behind(end) => match self.in_parts.remove(&op) {
+            Rest::Remainder(end) => match self.in_parts.remove(&op) {
                 Some(whole) => (whole, end),
                 None => return,
             },

@@ -53,7 +53,25 @@ macro_rules! handles_as_numbers {
     )*};
 }
 
-handles_as_numbers!(Addr, Queue, OpId);
+handles_as_numbers!(Addr, OpId);
+
+impl Queue {
+    /// Stands for no queue: each operation that is posted to it is tested for by its handle, and in no list
+    /// meanwhile, which takes fewer instructions.
+    pub const UNLISTED: Self = Self(u64::MAX);
+
+    /// The handle as a number.
+    #[inline]
+    pub fn to_raw(self) -> u64 {
+        self.0
+    }
+
+    /// The handle that the number stands for. None stands for [`Queue::UNLISTED`].
+    #[inline]
+    pub fn from_raw(number: u64) -> Self {
+        Self(if number == u64::MAX { 0 } else { number })
+    }
+}
 
 /// What a post call returns.
 #[derive(Debug)]
@@ -176,7 +194,7 @@ pub enum Error {
     #[error("memory that is for reading only cannot be received into or opened for writing")]
     ReadOnly,
     /// An option of the whole instance was to be set for one address.
-    #[error("this option is of the whole instance: it is set without an address")]
+    #[error("this option applies to the whole instance: set it without an address")]
     OptionOfInstance,
     /// A limit of the configuration is reached.
     #[error("{what}: the limit of {limit} is reached")]

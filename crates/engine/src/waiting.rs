@@ -38,7 +38,7 @@ mod traces;
 
 use std::time::{Duration, Instant};
 
-pub use self::constants::STANDBY_DELAY;
+pub use self::constants::PROGRESS_THREAD_DELAY;
 use self::constants::{Constants, WEIGHT, smoothed};
 pub(crate) use self::constants::{POLLS_PER_CALL, QUIET_POLLS, Yielded};
 use self::contention::{Competitors, Contention};
@@ -72,9 +72,9 @@ pub enum Awaited {
 
 const KINDS: usize = 4;
 
-/// A wait for something in shared memory (`Endpoint::begin_memory_wait`).
+/// A wait for something in shared memory (`Endpoint::begin_shared_memory_wait`).
 #[derive(Debug)]
-pub struct MemoryWait {
+pub struct SharedMemoryWait {
     pub(crate) awaited: Awaited,
     /// Yields before the clock is read.
     pub(crate) first_yields: u32,
@@ -94,7 +94,7 @@ pub(crate) struct MeasuredWait {
 
 /// What a caller that waits for something in shared memory should do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MemoryStep {
+pub enum SharedMemoryStep {
     /// Look this many times, unless the awaited step has come.
     Look(u32),
     /// Make progress with messages, which may be needed elsewhere.

@@ -27,7 +27,7 @@ impl Firmware {
         owner.state = State::Broken;
         card.report(Report::Broken(ViId(vi), breakage));
         if was_connected {
-            self.tell_peer(vi, reason, card);
+            self.notify_peer(vi, reason, card);
         }
         self.flush(vi, card);
         // Descriptors whose doorbells were noticed, but which were not taken up, are flushed later.
@@ -35,7 +35,7 @@ impl Firmware {
     }
 
     /// Notifies the peer that this end is closed.
-    pub(crate) fn tell_peer(&mut self, vi: u32, reason: RefuseReason, card: &mut impl Card) {
+    pub(crate) fn notify_peer(&mut self, vi: u32, reason: RefuseReason, card: &mut impl Card) {
         let control = &mut self.vi_mut(vi).control;
         control.refuse = Some(reason);
         control.ack = false;
@@ -59,7 +59,7 @@ impl Firmware {
             State::Closing | State::Broken => {
                 if self.vi(vi).state == State::Closing && self.vi(vi).parting {
                     self.vi_mut(vi).parting = false;
-                    self.tell_peer(vi, RefuseReason::Closed, card);
+                    self.notify_peer(vi, RefuseReason::Closed, card);
                 }
                 self.flush(vi, card);
                 for side in [Side::Send, Side::Receive] {

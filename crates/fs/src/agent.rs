@@ -1,7 +1,7 @@
 //! The agent of a node: a process of root's that holds the keys, and makes handshakes with servers for users who hold no keys.
 //!
 //! The page of [`causeway_bmi::agent`] describes the protocol, and which claims servers accept. This module is the process: it listens
-//! at a Unix socket, asks the kernel which user has made each call, and lets [`Speaker`]s reply. Callers may be hostile: each call is about
+//! at a Unix socket, asks the kernel which user has made each call, and lets [`AgentHandshake`]s reply. Callers may be hostile: each call is about
 //! one handshake and has a deadline, requests are decoded in one place, a user has a bounded number of calls, and users are served in turn,
 //! so that no user waits longer because another one calls often.
 
@@ -13,7 +13,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use causeway_bmi::agent::{Credentials, Speaker};
+use causeway_bmi::agent::{AgentHandshake, Credentials};
 use causeway_sys::limits;
 use causeway_sys::process::{is_overflow_group, is_overflow_user};
 use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
@@ -71,7 +71,7 @@ pub struct Agent {
 /// A call in progress.
 struct Call {
     socket: RecordSocket,
-    speaker: Speaker,
+    handshake: AgentHandshake,
     deadline: Instant,
     /// No request has come yet.
     is_silent: bool,
@@ -80,7 +80,7 @@ struct Call {
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Call")
-            .field("uid", &self.speaker.user().uid)
+            .field("uid", &self.handshake.user().uid)
             .finish_non_exhaustive()
     }
 }
@@ -233,14 +233,14 @@ impl Agent {
             let Some(call) = self.calls.get_mut(at) else {
                 break;
             };
-            let uid = call.speaker.user().uid;
+            let uid = call.handshake.user().uid;
             if !ready.get(at).is_some_and(|ready| *ready) || !served.insert(uid) {
                 continue;
             }
             match call.take(&self.credentials) {
-                Taken::GoesOn => {}
-                Taken::Ended => ended.push(at),
-                Taken::Refused(why) => {
+                Progress::Continues => {}
+                Progress::Ended => ended.push(at),
+                Progress::Refused(why) => {
                     ended.push(at);
                     self.report(uid, &why);
                 }
@@ -277,11 +277,11 @@ impl Agent {
         let reply = match user_of(&socket) {
             Ok(user) => match self.make_room(user.uid) {
                 Ok(()) => {
-                    let speaker = Speaker::new(user);
+                    let handshake = AgentHandshake::new(user);
                     let deadline = Instant::now() + LONGEST_SILENCE;
                     self.calls.push(Call {
                         socket,
-                        speaker,
+                        handshake,
                         deadline,
                         is_silent: true,
                     });
@@ -302,7 +302,7 @@ impl Agent {
     /// Makes room for one more call of this user, if necessary by ending another call.
     fn make_room(&mut self, uid: u32) -> Result<(), String> {
         let calls = self.calls.iter();
-        let calls = calls.map(|call| (call.speaker.user().uid, call.is_silent));
+        let calls = calls.map(|call| (call.handshake.user().uid, call.is_silent));
         let gives_way = call_to_end_for(uid, calls, self.max_calls)?;
         if let Some(at) = gives_way {
             let call = self.calls.remove(at);
@@ -335,46 +335,46 @@ struct Ready {
 }
 
 /// The result of a request.
-enum Taken {
-    GoesOn,
+enum Progress {
+    Continues,
     Ended,
     Refused(String),
 }
 
 impl Call {
     /// Receives the next request, and replies.
-    fn take(&mut self, credentials: &Credentials) -> Taken {
+    fn take(&mut self, credentials: &Credentials) -> Progress {
         let mut room = [0; MAX_MESSAGE_BYTES];
         let request = match self.socket.receive(&mut room) {
             Ok(Received::Record(len, descriptors)) if descriptors.is_empty() => {
                 Request::from_bytes(room.get(..len).unwrap_or_default())
                     .map_err(|error| error.to_string())
             }
-            Ok(Received::Nothing) => return Taken::GoesOn,
-            Ok(Received::Closed) => return Taken::Ended,
+            Ok(Received::Nothing) => return Progress::Continues,
+            Ok(Received::Closed) => return Progress::Ended,
             Ok(_) => Err("it is too long, or has descriptors with it".to_owned()),
-            Err(error) => return Taken::Refused(format!("it cannot be read: {error}")),
+            Err(error) => return Progress::Refused(format!("it cannot be read: {error}")),
         };
         if std::mem::take(&mut self.is_silent) {
             self.deadline = Instant::now() + LONGEST_CALL;
         }
         let reply = match request {
-            Ok(request) => self.speaker.on_request(credentials, &request),
+            Ok(request) => self.handshake.on_request(credentials, &request),
             Err(why) => Reply::Refused(format!("this is no request: {why}")),
         };
         // A caller gets two replies at most, for which its socket has room; a caller that does not read them loses its reply.
         let bytes = Zeroizing::new(reply.to_bytes());
         let sent = self.socket.send(&bytes, &[]);
         match (reply, sent) {
-            (Reply::Say(_), Ok(())) => Taken::GoesOn,
+            (Reply::SendStep(_), Ok(())) => Progress::Continues,
             (Reply::Done(done), Ok(())) => {
                 let node = done.node.as_ref().map(|node| node.name.as_str());
-                let User { uid, gid, .. } = self.speaker.user();
+                let User { uid, gid, .. } = self.handshake.user();
                 tracing::debug!(uid, gid, node, "a connection speaks for a user");
-                Taken::Ended
+                Progress::Ended
             }
-            (Reply::Refused(why) | Reply::Busy(why), _) => Taken::Refused(why),
-            (_, Err(_)) => Taken::Ended, // it is gone
+            (Reply::Refused(why) | Reply::Busy(why), _) => Progress::Refused(why),
+            (_, Err(_)) => Progress::Ended, // it is gone
         }
     }
 }
@@ -391,7 +391,9 @@ fn in_one_line(why: &str) -> String {
 
 /// The user who has made a call, as the kernel reports it.
 fn user_of(socket: &RecordSocket) -> Result<User, String> {
-    let unknown = |error: io::Error| format!("the kernel does not say whose call it is: {error}");
+    let unknown = |error: io::Error| {
+        format!("the kernel does not report the credentials of the caller: {error}")
+    };
     let peer = socket.peer().map_err(unknown)?;
     let user = User {
         uid: peer.uid,

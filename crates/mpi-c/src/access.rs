@@ -218,7 +218,7 @@ macro_rules! with_target {
         $name:ident, $with_request:ident($($param:ident: $ty:ty),*; $($op:ident)?)
             $action:expr, $buffers:expr, $short:expr;
     )*) => {$(
-        #[inline]
+        #[inline(always)]
         pub(crate) unsafe fn $name(
             $($param: $ty,)*
             rank: c_int,
@@ -333,7 +333,7 @@ unsafe fn changed(
     Ok(old.is_some())
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn fetch_and_op(
     origin: *const c_void,
     result: *mut c_void,

@@ -5,10 +5,10 @@ use std::ffi::{c_char, c_int};
 use causeway_mpi::abi;
 use causeway_mpi::buffering::Owner;
 use causeway_mpi::error::{Error, Result};
+use causeway_mpi::exchange::Exchange;
 use causeway_mpi::info::Info;
-use causeway_mpi::meeting::Meeting;
+use causeway_mpi::intercomm::IntercommCreation;
 use causeway_mpi::process::Active;
-use causeway_mpi::told::Told;
 
 use crate::attributes::Holder;
 use crate::library::{complete, enter, with};
@@ -74,19 +74,24 @@ pub(crate) unsafe fn comm_compare(comm1: Handle, comm2: Handle, result: *mut c_i
     Ok(())
 }
 
-/// Has all processes of a communicator exchange the values that they need to make another one.
-fn tell(comm: Handle, values: [i64; 2]) -> Result<Told> {
-    let (active, told) = with(|process, _| process.tell(comm, values))?;
+/// Has all processes of a communicator exchange the values that they need to make another one, by the call `name`.
+fn exchange(comm: Handle, values: [i64; 2], name: &'static str) -> Result<Exchange> {
+    let (active, exchanged) = with(|process, _| process.start_exchange(comm, values, name))?;
     complete(active)?;
-    Ok(told)
+    Ok(exchanged)
 }
 
-/// Has all processes of a communicator exchange numbers, as many as each has. Returns those of all, in the order of
+/// Has all processes of a communicator exchange numbers, as many as each has, in the call `name`. Returns those of all, in the order of
 /// ranks.
-pub(crate) fn tell_all(comm: Handle, numbers: &[c_int]) -> Result<Vec<c_int>> {
-    let (lengths, told) = with(|process, _| process.tell(comm, [numbers.len() as i64, 0]))?;
+pub(crate) fn exchange_numbers(
+    comm: Handle,
+    numbers: &[c_int],
+    name: &'static str,
+) -> Result<Vec<c_int>> {
+    let many = [numbers.len() as i64, 0];
+    let (lengths, exchanged) = with(|process, _| process.start_exchange(comm, many, name))?;
     complete(lengths)?;
-    let (numbers, all) = with(|process, _| process.tell_numbers(&told, numbers))?;
+    let (numbers, all) = with(|process, _| process.exchange_numbers(&exchanged, numbers))?;
     complete(numbers)?;
     let bytes = all.to_vec();
     let words = bytes.chunks_exact(4);
@@ -106,18 +111,41 @@ pub(crate) fn made(new: Option<Handle>) -> Result<Handle> {
 }
 
 /// Starts to duplicate a communicator; returns the operation, and the handle that the new one will have.
-fn duplicate(comm: Handle) -> Result<(Active, Handle)> {
-    let (active, told) = with(|process, _| process.duplicate(comm))?;
-    let new = made(Some(told.new_handle()))?;
-    crate::attributes::copy_all(Holder::Communicator(comm), new)?;
-    Ok((active, new))
+fn duplicate(comm: Handle, name: &'static str) -> Result<(Active, Handle)> {
+    let (active, exchanged) = with(|process, _| process.duplicate(comm, name))?;
+    let new = made(Some(exchanged.new_handle()))?;
+    match crate::attributes::copy_all(Holder::Communicator(comm), new) {
+        Ok(()) => Ok((active, new)),
+        Err(error) => {
+            give_up(active, new)?;
+            Err(error)
+        }
+    }
+}
+
+/// Frees a duplicate whose attributes could not be copied. The other processes' go on: they get this one's number in the background.
+fn give_up(active: Active, mut new: Handle) -> Result<()> {
+    with(|process, _| {
+        let request = process.keep(active)?;
+        process.free_request(request)
+    })?;
+    // SAFETY: the pointer is that of a variable.
+    unsafe { comm_free(&mut new) }
 }
 
 pub(crate) unsafe fn comm_dup(comm: Handle, newcomm: *mut Handle) -> Result<()> {
-    let (active, new) = duplicate(comm)?;
-    complete(active)?;
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { newcomm.write(new) };
+    let (active, mut new) = duplicate(comm, "MPI_Comm_dup")?;
+    let made = complete(active);
+    // SAFETY: the caller's pointer, as MPI has it, and that of a variable.
+    unsafe {
+        match made {
+            Ok(_) => newcomm.write(new),
+            Err(error) => {
+                comm_free(&mut new)?;
+                return Err(error);
+            }
+        }
+    }
     Ok(())
 }
 
@@ -126,7 +154,7 @@ pub(crate) unsafe fn comm_idup(
     newcomm: *mut Handle,
     request: *mut Handle,
 ) -> Result<()> {
-    let (active, new) = duplicate(comm)?;
+    let (active, new) = duplicate(comm, "MPI_Comm_idup")?;
     let handle = with(|process, _| process.keep(active))?;
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
@@ -183,19 +211,19 @@ pub(crate) unsafe fn comm_split(
         ));
     }
     // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { split_by(comm, color.into(), key, newcomm) }
+    unsafe { split_by(comm, (color.into(), key), "MPI_Comm_split", newcomm) }
 }
 
 /// # Safety
 /// The pointer is valid for writes.
 pub(crate) unsafe fn split_by(
     comm: Handle,
-    color: i64,
-    key: c_int,
+    (color, key): (i64, c_int),
+    name: &'static str,
     newcomm: *mut Handle,
 ) -> Result<()> {
-    let told = tell(comm, [color, key.into()])?;
-    let new = made(with(|process, _| process.split(&told))?)?;
+    let exchanged = exchange(comm, [color, key.into()], name)?;
+    let new = made(with(|process, _| process.split(&exchanged))?)?;
     // SAFETY: the caller's promise.
     unsafe { newcomm.write(new) };
     Ok(())
@@ -239,14 +267,14 @@ pub(crate) unsafe fn comm_split_type(
         }
     };
     // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { split_by(comm, color, key, newcomm) }
+    unsafe { split_by(comm, (color, key), "MPI_Comm_split_type", newcomm) }
 }
 
 pub(crate) unsafe fn comm_create(comm: Handle, group: Handle, newcomm: *mut Handle) -> Result<()> {
     let group = enter(|library| library.group(group))?;
     let place = with(|process, _| Ok(process.place_in(&group)))?;
-    let told = tell(comm, place)?;
-    let new = made(with(|process, _| process.create(&told, &group))?)?;
+    let exchanged = exchange(comm, place, "MPI_Comm_create")?;
+    let new = made(with(|process, _| process.create(&exchanged, &group))?)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newcomm.write(new) };
     Ok(())
@@ -261,10 +289,10 @@ pub(crate) unsafe fn comm_create_group(
     let group = enter(|library| library.group(group))?;
     let is_in = with(|process, _| Ok(process.place_in(&group) != [0; 2]))?;
     let new = if is_in {
-        let (active, told) = with(|process, _| process.tell_group(comm, &group, tag))?;
+        let (active, exchanged) = with(|process, _| process.start_create_group(comm, &group, tag))?;
         complete(active)?;
         Some(with(|process, _| {
-            process.create_of_group(&told, &group, None)
+            process.create_of_group(&exchanged, &group, None)
         })?)
     } else {
         None
@@ -291,10 +319,10 @@ pub(crate) unsafe fn comm_create_from_group(
     let new = if group.size() == 0 {
         None
     } else {
-        let (active, told) = with(|process, _| process.tell_strangers(&group, name))?;
+        let (active, exchanged) = with(|process, _| process.start_create_from_group(&group, name))?;
         complete(active)?;
         Some(with(|process, _| {
-            process.create_of_group(&told, &group, Some(errhandler))
+            process.create_of_group(&exchanged, &group, Some(errhandler))
         })?)
     };
     let new = made(new)?;
@@ -306,19 +334,24 @@ pub(crate) unsafe fn comm_create_from_group(
     Ok(())
 }
 
-/// Has two groups exchange their contacts.
-pub(crate) fn talk(meeting: &mut Meeting) -> Result<()> {
+/// Has two groups exchange their addresses.
+pub(crate) fn exchange_groups(creation: &mut IntercommCreation) -> Result<()> {
     let mut went = Ok(());
-    while let Some(active) = with(|process, _| process.go_on(meeting, went))? {
+    while let Some(active) = with(|process, _| process.advance_intercomm(creation, went))? {
         went = complete(active).map(drop);
     }
     Ok(())
 }
 
-/// Has two groups meet.
-pub(crate) fn meet(mut meeting: Meeting, errhandler: Option<Handle>) -> Result<Handle> {
-    talk(&mut meeting)?;
-    made(Some(with(|process, _| process.met(&meeting, errhandler))?))
+/// Has two groups make an inter-communicator.
+pub(crate) fn complete_intercomm(
+    mut creation: IntercommCreation,
+    errhandler: Option<Handle>,
+) -> Result<Handle> {
+    exchange_groups(&mut creation)?;
+    made(Some(with(|process, _| {
+        process.finish_intercomm(&creation, errhandler)
+    })?))
 }
 
 pub(crate) unsafe fn intercomm_create(
@@ -330,8 +363,8 @@ pub(crate) unsafe fn intercomm_create(
     newintercomm: *mut Handle,
 ) -> Result<()> {
     let other = (peer_comm, remote_leader, tag);
-    let meeting = with(|process, _| process.meet(local_comm, local_leader, other))?;
-    let new = meet(meeting, None)?;
+    let creation = with(|process, _| process.intercomm_create(local_comm, local_leader, other))?;
+    let new = complete_intercomm(creation, None)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newintercomm.write(new) };
     Ok(())
@@ -362,11 +395,11 @@ pub(crate) unsafe fn intercomm_create_from_groups(
         true => Some(enter(|library| library.group(remote_group))?),
         false => None,
     };
-    let meeting = with(|process, _| {
+    let creation = with(|process, _| {
         let remote = remote.as_ref().map(|remote| (&**remote, remote_leader));
-        process.meet_strangers((&local, local_leader), remote, name)
+        process.intercomm_create_from_groups((&local, local_leader), remote, name)
     })?;
-    let new = meet(meeting, Some(errhandler))?;
+    let new = complete_intercomm(creation, Some(errhandler))?;
     set_hints(new, hints)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newintercomm.write(new) };
@@ -382,8 +415,9 @@ pub(crate) unsafe fn intercomm_merge(
         let remote = process.communicator(intercomm)?.remote_group();
         remote.map(drop).ok_or_else(not_inter)
     })?;
-    let told = tell(intercomm, [(high != 0).into(), 0])?;
-    let new = made(Some(with(|process, _| process.merge(&told))?))?;
+    let values = [(high != 0).into(), 0];
+    let exchanged = exchange(intercomm, values, "MPI_Intercomm_merge")?;
+    let new = made(Some(with(|process, _| process.merge(&exchanged))?))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newintracomm.write(new) };
     Ok(())

@@ -5,13 +5,13 @@ use std::ffi::{c_char, c_int};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::info::Info;
-use causeway_mpi::meeting::Meeting;
+use causeway_mpi::intercomm::IntercommCreation;
 use causeway_mpi::names::Names;
 use causeway_mpi::process::Process;
 use causeway_mpi::programs::{Program, Spawn};
 use causeway_sys::joining::{self, Joined};
 
-use crate::communicator::{comm_free, made, meet, talk};
+use crate::communicator::{comm_free, complete_intercomm, exchange_groups, made};
 use crate::library::{complete, enter, with};
 use crate::types::{Handle, read_text, write_text};
 
@@ -43,14 +43,14 @@ pub(crate) unsafe fn close_port(port_name: *const c_char) -> Result<()> {
     with(|process, _| process.close_port(name))
 }
 
-/// How a group begins to meet another one: its communicator, its root, and the port's name.
-type Begin = fn(&mut Process, usize, i32, Option<&[u8]>) -> Result<Meeting>;
+/// How a group begins to connect with another one: its communicator, its root, and the port's name.
+type Begin = fn(&mut Process, usize, i32, Option<&[u8]>) -> Result<IntercommCreation>;
 
-/// Has a group meet another one at a port.
+/// Has a group connect with another one at a port.
 ///
 /// # Safety
 /// At the root, the name is null or a C string; the other pointer is valid for writes.
-unsafe fn meet_at(
+unsafe fn connect_at(
     port_name: *const c_char,
     (comm, root): (Handle, c_int),
     begin: Begin,
@@ -61,8 +61,8 @@ unsafe fn meet_at(
         true => Some(unsafe { read_text(port_name, "port_name") }?),
         false => None,
     };
-    let meeting = with(|process, _| begin(process, comm, root, name))?;
-    let new = meet(meeting, None)?;
+    let creation = with(|process, _| begin(process, comm, root, name))?;
+    let new = complete_intercomm(creation, None)?;
     // SAFETY: the caller's promise.
     unsafe { newcomm.write(new) };
     Ok(())
@@ -76,7 +76,7 @@ pub(crate) unsafe fn comm_accept(
     newcomm: *mut Handle,
 ) -> Result<()> {
     // SAFETY: the caller's pointers, as MPI has it.
-    unsafe { meet_at(port_name, (comm, root), Process::accept, newcomm) }
+    unsafe { connect_at(port_name, (comm, root), Process::accept, newcomm) }
 }
 
 pub(crate) unsafe fn comm_connect(
@@ -87,7 +87,7 @@ pub(crate) unsafe fn comm_connect(
     newcomm: *mut Handle,
 ) -> Result<()> {
     // SAFETY: the caller's pointers, as MPI has it.
-    unsafe { meet_at(port_name, (comm, root), Process::connect, newcomm) }
+    unsafe { connect_at(port_name, (comm, root), Process::connect, newcomm) }
 }
 
 /// The exchange of processes at both ends of a socket: which of them has the port, and its name.
@@ -98,13 +98,13 @@ fn join(descriptor: c_int) -> Result<Handle> {
     };
     let name = with(|process, _| process.open_port())?;
     let joined = joining::exchange(descriptor, name.as_bytes()).map_err(failed);
-    let meeting = joined.and_then(|joined| {
+    let creation = joined.and_then(|joined| {
         with(|process, _| match &joined {
             Joined::First => process.accept(abi::COMM_SELF, 0, Some(name.as_bytes())),
             Joined::Second(theirs) => process.connect(abi::COMM_SELF, 0, Some(theirs)),
         })
     });
-    let new = meeting.and_then(|meeting| meet(meeting, None));
+    let new = creation.and_then(|creation| complete_intercomm(creation, None));
     with(|process, _| process.close_port(name.as_bytes()))?;
     new
 }
@@ -166,7 +166,7 @@ fn hints(info: Handle) -> Result<Info> {
     enter(|library| crate::info::copy_of(library, info))
 }
 
-/// Has programs be started, and meets them.
+/// Has programs be started, and connects with them.
 ///
 /// # Safety
 /// The pointers are valid for writes, `codes` for as many as processes are asked for, unless it is null.
@@ -175,16 +175,18 @@ unsafe fn spawn(
     what: Option<Result<Spawn>>,
     (intercomm, codes): (*mut Handle, *mut c_int),
 ) -> Result<()> {
-    let mut meeting = with(|process, _| process.spawn(comm, root, what))?;
-    talk(&mut meeting)?;
+    let mut creation = with(|process, _| process.spawn(comm, root, what))?;
+    exchange_groups(&mut creation)?;
     if !codes.is_null() {
-        let found = with(|process, _| Ok(process.codes(&meeting)))?;
+        let found = with(|process, _| Ok(process.codes(&creation)))?;
         for (at, code) in found.into_iter().enumerate() {
             // SAFETY: the caller's promise.
             unsafe { codes.add(at).write(code) };
         }
     }
-    let new = made(Some(with(|process, _| process.met(&meeting, None))?))?;
+    let new = made(Some(with(|process, _| {
+        process.finish_intercomm(&creation, None)
+    })?))?;
     // SAFETY: the caller's promise.
     unsafe { intercomm.write(new) };
     Ok(())

@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_int};
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 
-use crate::library::{Handler, Library, Object, enter, handle, with};
+use crate::library::{Library, Object, enter, handle, with};
+use crate::objects::Handler;
 use crate::types::{Callback, Handle, read_text, write_text};
 
 pub(crate) unsafe fn comm_create_errhandler(
@@ -15,7 +16,7 @@ pub(crate) unsafe fn comm_create_errhandler(
     let handler = Handler {
         function: function.expose_provenance(),
         holders: 0,
-        is_freed: false,
+        handles: 1,
     };
     let new = enter(|library| library.handlers.insert(handler))?;
     // SAFETY: the caller's pointer, as MPI has it.
@@ -51,8 +52,8 @@ pub(crate) fn hold(handler: Handle) -> Result<()> {
     })
 }
 
-/// Counts one holder of a handler less; the handler is removed once it was freed and has no
-/// holders.
+/// Counts one holder of a handler less; the handler is removed once it has no holders, and the program no
+/// handles of it.
 pub(crate) fn release(handler: Handle) -> Result<()> {
     if is_predefined(handler) {
         return Ok(());
@@ -60,7 +61,7 @@ pub(crate) fn release(handler: Handle) -> Result<()> {
     enter(|library| {
         let found = library.handlers.get_mut(handler)?;
         found.holders = found.holders.saturating_sub(1);
-        if found.holders == 0 && found.is_freed {
+        if found.holders == 0 && found.handles == 0 {
             library.handlers.remove(handler)?;
         }
         Ok(())
@@ -74,8 +75,8 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut Handle) -> Result<()> {
         if !is_predefined(handler) {
             enter(|library| {
                 let found = library.handlers.get_mut(handler)?;
-                found.is_freed = true;
-                if found.holders == 0 {
+                found.handles = found.handles.saturating_sub(1);
+                if found.holders == 0 && found.handles == 0 {
                     library.handlers.remove(handler)?;
                 }
                 Ok(())
@@ -106,7 +107,9 @@ fn set(object: Object, handler: Handle) -> Result<()> {
         Object::File(file) => {
             with(|process, _| Ok(process.file_mut(file)?.set_error_handler(handler)))
         }
-        Object::Tool | Object::None => Ok(abi::ERRORS_ARE_FATAL),
+        Object::Handler(_) | Object::Owner(_) | Object::Tool | Object::None => {
+            Ok(abi::ERRORS_ARE_FATAL)
+        }
     };
     match old {
         Ok(old) => release(old),
@@ -129,7 +132,9 @@ fn handler_of(object: Object) -> Result<Handle> {
         }
         Object::File(abi::FILE_NULL) => enter(|library| Ok(library.file_handler)),
         Object::File(file) => with(|process, _| Ok(process.file(file)?.error_handler())),
-        Object::Tool | Object::None => Ok(abi::ERRORS_ARE_FATAL),
+        Object::Handler(_) | Object::Owner(_) | Object::Tool | Object::None => {
+            Ok(abi::ERRORS_ARE_FATAL)
+        }
     }
 }
 
@@ -138,7 +143,7 @@ fn get(object: Object) -> Result<Handle> {
     let handler = handler_of(object)?;
     if !is_predefined(handler) {
         enter(|library| {
-            library.handlers.get_mut(handler)?.is_freed = false;
+            library.handlers.get_mut(handler)?.handles += 1;
             Ok(())
         })?;
     }

@@ -46,8 +46,8 @@ pub(crate) unsafe fn file_open(
     // SAFETY: the caller's string, as MPI has it.
     let name = opening::name_of(unsafe { read_text(filename, "filename") }?);
     let (hints, handler) = enter(|library| {
-        let hints = crate::info::copy_of(library, info)?;
-        Ok((hints, library.file_handler))
+        // The other processes hear of an info object that is none.
+        Ok((crate::info::copy_of(library, info), library.file_handler))
     })?;
     hold(handler)?;
     let opened = opening::open(&mut Surface, comm, &name, amode, &hints, handler);
@@ -106,8 +106,8 @@ pub(crate) unsafe fn file_get_info(fh: Handle, info_used: *mut Handle) -> Result
 }
 
 pub(crate) unsafe fn file_set_info(fh: Handle, info: Handle) -> Result<()> {
-    let hints = enter(|library| crate::info::copy_of(library, info))?;
-    setting::set_info(&mut Surface, fh, &hints)
+    let hints = enter(|library| crate::info::copy_of(library, info));
+    setting::set_info(&mut Surface, fh, hints)
 }
 
 macro_rules! numbers {
@@ -181,25 +181,25 @@ pub(crate) unsafe fn file_set_view(
     datarep: *const c_char,
     info: Handle,
 ) -> Result<()> {
-    // SAFETY: the caller's string, as MPI has it.
-    let representation = unsafe { read_text(datarep, "datarep") }?;
-    let hints = enter(|library| crate::info::copy_of(library, info))?;
-    let find = |library: &mut crate::library::Library| {
-        let types = (
-            library.datatype(etype)?.clone(),
-            library.datatype(filetype)?.clone(),
-        );
-        Ok((types, library.representation(representation)?))
-    };
-    let view = enter(find).and_then(|((etype, filetype), representation)| {
+    let hints = enter(|library| crate::info::copy_of(library, info));
+    // The other processes hear of what is wrong with these arguments, and do not wait for this one.
+    let view = (|| {
+        hints.as_ref().map_err(Error::clone)?;
+        // SAFETY: the caller's string, as MPI has it.
+        let representation = unsafe { read_text(datarep, "datarep") }?;
+        let (etype, filetype, representation) = enter(|library| {
+            let representation = library.representation(representation)?;
+            let (etype, filetype) = (library.datatype(etype)?, library.datatype(filetype)?);
+            Ok((etype.clone(), filetype.clone(), representation))
+        })?;
         let disp = setting::displacement(&mut Surface, fh, disp)?;
         let is_written = ask(fh, |file| Ok(file.mode() & abi::MODE_RDONLY == 0))?;
         View::new(disp, etype, filetype, representation, is_written)
-    });
+    })();
     setting::set_view(&mut Surface, fh, view)?;
-    match info {
-        abi::INFO_NULL => Ok(()),
-        _ => with(|process, _| {
+    match (info, hints) {
+        (abi::INFO_NULL, _) | (_, Err(_)) => Ok(()),
+        (_, Ok(hints)) => with(|process, _| {
             process.file_mut(fh)?.take_hints(&hints);
             Ok(())
         }),
@@ -267,7 +267,7 @@ pub(crate) unsafe fn register_datarep(
         return Err(Error::new(abi::ERR_ARG, text));
     }
     if extent.is_null() {
-        let text = "the function that tells extents is NULL";
+        let text = "the function that returns extents is NULL";
         return Err(Error::new(abi::ERR_ARG, text));
     }
     enter(|library| {

@@ -209,7 +209,7 @@ pub(crate) unsafe fn dist_graph_create(
         };
         Vec::from_iter(edges.flat_map(edge))
     };
-    let all = crate::communicator::tell_all(comm, &words)?;
+    let all = crate::communicator::exchange_numbers(comm, &words, "MPI_Dist_graph_create")?;
     let edges = all.chunks_exact(EDGE).map(|edge| Edge {
         source: edge[0],
         destination: edge[1],

@@ -96,6 +96,12 @@ impl Keys {
         Ok(())
     }
 
+    /// The keys that the program has not freed.
+    pub(crate) fn not_freed(&self) -> impl Iterator<Item = c_int> {
+        let kept = self.kept.iter().filter(|(_, kept)| !kept.is_freed);
+        kept.map(|(number, _)| *number)
+    }
+
     /// So many objects more have a value for it.
     pub(crate) fn count(&mut self, number: c_int, more: isize) {
         if let Some(kept) = self.kept.get_mut(&number) {

@@ -22,17 +22,26 @@ fn plain(handles: impl Iterator<Item = Handle>) -> Vec<String> {
     handles.map(|handle| format!("{handle:#x}")).collect()
 }
 
+fn named(all: Vec<(Handle, String)>) -> Vec<String> {
+    let shown = all.into_iter().map(|(handle, name)| match name.is_empty() {
+        true => format!("{handle:#x}"),
+        false => format!("{handle:#x} ({name})"),
+    });
+    shown.collect()
+}
+
 impl Library {
     /// Reports objects that were not freed.
     pub(crate) fn report_leaks(&self) {
         let Some(process) = &self.process else {
             return;
         };
-        let communicators = process.made_communicators().into_iter();
-        let communicators = communicators.map(|(handle, name)| match name.is_empty() {
-            true => format!("{handle:#x}"),
-            false => format!("{handle:#x} ({name})"),
+        let handlers = self.handlers.handles();
+        let handlers = handlers.filter(|handle| {
+            let handler = self.handlers.get(*handle);
+            handler.is_ok_and(|handler| handler.handles > 0)
         });
+        let keys = self.keys.not_freed().map(|key| key.to_string());
         let types = self.types.handles();
         let kind = |handle: &Handle| self.kinds.iter().any(|(kind, _)| kind == handle);
         let types = types.filter(|handle| !kind(handle)).map(|handle| {
@@ -44,11 +53,16 @@ impl Library {
         });
         let lines = [
             line("requests", &plain(process.open_requests().into_iter())),
-            line("communicators", &Vec::from_iter(communicators)),
+            line("messages", &plain(process.open_messages().into_iter())),
+            line("communicators", &named(process.made_communicators())),
+            line("windows", &named(process.open_windows())),
+            line("files", &named(process.open_files())),
             line("groups", &plain(self.groups.handles())),
             line("datatypes", &Vec::from_iter(types)),
             line("operations", &plain(self.operations.handles())),
             line("info objects", &plain(self.infos.handles())),
+            line("error handlers", &plain(handlers)),
+            line("attribute keys", &Vec::from_iter(keys)),
         ];
         let rank = process.rank();
         for line in lines.into_iter().flatten() {

@@ -1,6 +1,8 @@
 //! The one instance of the library in this process: its state, how threads enter it, and how errors of calls are
 //! reported.
 
+mod leaving;
+
 use std::cell::{Cell, UnsafeCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
@@ -22,11 +24,13 @@ use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::entering::{self, Called, Entry, Next, PARENTS, Wait};
+use causeway_sys::critical_section::{self, Entry, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
+use crate::functions::{call_handler, call_operation};
 use crate::keys::{Keys, Values};
-use crate::standby::{self, Waits};
+use crate::objects::{Handler, Stage};
+use crate::progress_state::{self, Waits};
 use crate::types::{Handle, count_of};
 
 /// The handles of predefined datatypes lie from here on.
@@ -38,8 +42,8 @@ pub(crate) struct Library {
     pub(crate) process: Option<Process>,
     /// Its rank, for texts of errors, also during and after the disconnection from the others.
     pub(crate) rank: Option<u32>,
-    /// The process has disconnected from the others.
-    pub(crate) is_over: bool,
+    /// The process after `MPI_Finalize`, for sessions that are made later.
+    pub(crate) finished: Option<Process>,
     pub(crate) infos: Table<Info>,
     pub(crate) groups: Table<Arc<Group>>,
     pub(crate) types: Table<Datatype>,
@@ -72,43 +76,29 @@ pub(crate) struct Library {
     foreign: ForeignMemory,
 }
 
-/// An error handler of the program's.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Handler {
-    pub(crate) function: usize,
-    /// How many hold it: its handle, and objects that it is set for.
-    pub(crate) holders: u32,
-    pub(crate) is_freed: bool,
-}
-
 /// The object whose error handler a call's errors go to.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Object {
     /// None: those of `MPI_COMM_SELF` do (MPI 5.0 §9.3).
     None,
     Communicator(Handle),
+    /// The communicator or the window of a request.
+    Owner(Handle),
     Session(Handle),
     Window(Handle),
     /// A file, or `MPI_FILE_NULL` for what concerns no open one.
     File(Handle),
+    /// None yet, but an error handler of its own.
+    Handler(Handle),
     /// None, for functions of the tool interface: their errors are returned.
     Tool,
-}
-
-/// The state that any thread may query at any time (MPI 5.0 §11.6.1).
-pub(crate) struct Stage {
-    /// `MPI_Init` was called.
-    pub(crate) is_initialized: AtomicBool,
-    /// `MPI_Finalize` was.
-    pub(crate) is_finalized: AtomicBool,
-    /// What threads may do.
-    pub(crate) thread_level: AtomicI32,
 }
 
 pub(crate) static STAGE: Stage = Stage {
     is_initialized: AtomicBool::new(false),
     is_finalized: AtomicBool::new(false),
     thread_level: AtomicI32::new(abi::THREAD_SINGLE),
+    main_thread: AtomicI32::new(0),
 };
 
 struct Instance {
@@ -149,7 +139,7 @@ impl Inside {
         match is_serial {
             true if INSTANCE.is_entered.replace(true) => Err(is_entered()),
             true => Ok(Self { is_serial }),
-            false => enter_in_turn().map(|()| Self { is_serial }),
+            false => enter_exclusively().map(|()| Self { is_serial }),
         }
     }
 
@@ -193,34 +183,14 @@ impl Drop for Inside {
     fn drop(&mut self) {
         match self.is_serial {
             true => INSTANCE.is_entered.set(false),
-            false => self.leave_in_turn(),
+            false => self.leave_and_wake(),
         }
-    }
-}
-
-impl Inside {
-    /// Leaves, and wakes other threads whose operations have changed meanwhile.
-    #[inline(never)]
-    fn leave_in_turn(&mut self) {
-        let entry = &INSTANCE.entry;
-        let mut called = Called::default();
-        if let Some(process) = &mut self.library().process
-            && !std::thread::panicking()
-        {
-            if entry.is_shared() {
-                called = entry.note_changes(process.changes(), |op| process.is_done(op));
-                process.check_parked();
-            }
-            standby::leave(process);
-        }
-        entry.leave();
-        called.wake();
     }
 }
 
 /// Enters as soon as no other thread is inside.
 #[inline(never)]
-fn enter_in_turn() -> Result<()> {
+fn enter_exclusively() -> Result<()> {
     let entry = &INSTANCE.entry;
     if entry.try_enter() {
         return Ok(());
@@ -247,13 +217,23 @@ fn is_entered() -> Error {
 /// them.
 pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Process) {
     STAGE.thread_level.store(level, Relaxed);
-    if level == abi::THREAD_MULTIPLE || has_own_thread {
-        entering::prepare();
-        // The library starts once.
-        let _ = INSTANCE.waker.set(process.share());
-    } else {
-        INSTANCE.is_serial.store(true, Release);
+    match level == abi::THREAD_MULTIPLE || has_own_thread {
+        true => share(process),
+        false => INSTANCE.is_serial.store(true, Release),
     }
+}
+
+/// Has threads take turns from now on.
+pub(crate) fn share(process: &mut Process) {
+    critical_section::prepare();
+    // The library starts once.
+    let _ = INSTANCE.waker.set(process.share());
+    INSTANCE.is_serial.store(false, Release);
+}
+
+/// Whether threads may call at the same time.
+pub(crate) fn takes_threads() -> bool {
+    !INSTANCE.is_serial.load(Relaxed)
 }
 
 /// The error of calls in a forked child.
@@ -262,7 +242,7 @@ const IN_A_CHILD: &str = "this process was forked from one that uses MPI, and ca
 /// Keeps a child out of the library, which is its parent's: its calls find [`IN_A_CHILD`] at the lock, whose state costs the
 /// parent's calls nothing. Called in the child, whose only thread this is.
 pub(crate) fn disown() {
-    standby::IS_ON.store(false, Relaxed);
+    progress_state::IS_ON.store(false, Relaxed);
     INSTANCE.entry.reset();
     INSTANCE.entry.disown();
     INSTANCE.is_serial.store(false, Relaxed);
@@ -363,7 +343,7 @@ impl Library {
         Self {
             process: None,
             rank: None,
-            is_over: false,
+            finished: None,
             infos: Table::new(Kind::Info, abi::ERR_INFO),
             groups: Table::new(Kind::Group, abi::ERR_GROUP),
             types: Table::new(Kind::Datatype, abi::ERR_TYPE),
@@ -597,20 +577,20 @@ pub(crate) fn wait_for<T>(mut wait: impl FnMut(&mut Process) -> Result<Waited<T>
     }
 }
 
-/// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`entering`]).
+/// The same where several threads call: one of those that wait sleeps for all, outside of the library ([`critical_section`]).
 #[cold]
 fn wait_among_threads<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let waits = Waits::new();
-    let result = wait_in_turns(wait);
+    let result = wait_and_release(wait);
     drop(waits);
-    if standby::is_on() {
+    if progress_state::is_on() {
         // Other operations may be able to continue.
         let _ = with(|_, _| Ok(()));
     }
     result
 }
 
-fn wait_in_turns<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
+fn wait_and_release<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>) -> Result<T> {
     let entry = &INSTANCE.entry;
     let mut turn = Wait::default();
     let mut parked: Option<Parked> = None;
@@ -656,24 +636,18 @@ pub(crate) fn complete(mut active: Active) -> Result<Status> {
     wait_for(|process| process.wait(&mut active))
 }
 
-/// Calls a function of the program's.
+/// Calls an operation of the program's.
 pub(crate) fn run(call: &Call) -> Result<()> {
-    type Small = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut c_int, *mut Handle);
-    type Large = unsafe extern "C" fn(*mut c_void, *mut c_void, *mut i64, *mut Handle);
-    let (from, into): (&Memory, &Memory) = (&call.from, &call.into);
-    let (from, into) = (from.as_ptr().cast(), into.as_ptr().cast());
-    let mut datatype = call.datatype;
-    let function = std::ptr::with_exposed_provenance::<c_void>(call.function);
-    // SAFETY: the program gave this function to `MPI_Op_create` or `MPI_Op_create_c`, with this type, for calls
-    // with memory of so many elements.
-    unsafe {
-        if call.is_large {
-            let function = (&raw const function).cast::<Large>().read();
-            function(from, into, &mut (call.count as i64), &mut datatype);
-        } else {
-            let function = (&raw const function).cast::<Small>().read();
-            function(from, into, &mut (call.count as c_int), &mut datatype);
-        }
+    let what = &call.operation;
+    // The program may have freed its handle of the datatype since it started the operation: then the function gets another one.
+    let other = enter(|library| match library.datatype(what.handle) {
+        Ok(datatype) if datatype.is_same(&what.datatype) => Ok(None),
+        _ => library.types.insert(what.datatype.clone()).map(Some),
+    })?;
+    call_operation(what, other.unwrap_or(what.handle));
+    if let Some(handle) = other {
+        // The function may have freed it, wrongly.
+        let _ = enter(|library| library.types.remove(handle));
     }
     with(|process, _| {
         process.called(call);
@@ -703,7 +677,7 @@ pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
         return code;
     }
     let object = match (object, error.communicator()) {
-        (Object::None, Some(communicator)) => Object::Communicator(communicator),
+        (Object::None, Some(owner)) => Object::Owner(owner),
         (object, _) => object,
     };
     let found = enter(|library| {
@@ -712,7 +686,7 @@ pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
     });
     match found.unwrap_or(FoundHandler::Predefined(abi::ERRORS_ARE_FATAL)) {
         FoundHandler::Predefined(abi::ERRORS_RETURN) => {}
-        FoundHandler::Predefined(_) => die(name, error),
+        FoundHandler::Predefined(_) => abort_program(name, error),
         FoundHandler::Program(function, mut handle) => call_handler(function, &mut handle, code),
     }
     code
@@ -728,11 +702,13 @@ pub(crate) enum FoundHandler {
 impl Library {
     pub(crate) fn handler_of(&self, object: Object) -> FoundHandler {
         let process = self.process.as_ref();
+        let of_communicator =
+            |handle| Some((process?.communicator(handle).ok()?.error_handler(), handle));
+        let of_window = |handle| Some((process?.window(handle).ok()?.error_handler(), handle));
         let of = |object| match object {
-            Object::Communicator(handle) => {
-                Some((process?.communicator(handle).ok()?.error_handler(), handle))
-            }
-            Object::Window(handle) => Some((process?.window(handle).ok()?.error_handler(), handle)),
+            Object::Communicator(handle) => of_communicator(handle),
+            Object::Window(handle) => of_window(handle),
+            Object::Owner(handle) => of_communicator(handle).or_else(|| of_window(handle)),
             Object::Session(handle) => {
                 Some((self.sessions.get(handle).ok()?.error_handler, handle))
             }
@@ -743,6 +719,11 @@ impl Library {
                     file.map_or(self.file_handler, |file| file.error_handler()),
                     handle,
                 ))
+            }
+            Object::Handler(handler) => {
+                let is_known = self.check_handler(handler).is_ok();
+                // The function gets the null handle of the first kind of object.
+                is_known.then_some((handler, abi::COMM_NULL))
             }
             Object::Tool | Object::None => None,
         };
@@ -756,20 +737,9 @@ impl Library {
     }
 }
 
-/// Calls an error handler of the program's.
-pub(crate) fn call_handler(function: usize, handle: &mut Handle, code: c_int) {
-    type Function = unsafe extern "C" fn(*mut Handle, *mut c_int, ...);
-    let function = std::ptr::with_exposed_provenance::<c_void>(function);
-    // SAFETY: the program gave this function to `MPI_Comm_create_errhandler` or its like, with this type.
-    unsafe {
-        let function = (&raw const function).cast::<Function>().read();
-        function(handle, &mut { code });
-    }
-}
-
 /// Ends the program because of an error.
 #[cold]
-fn die(name: &str, error: &Error) -> ! {
+fn abort_program(name: &str, error: &Error) -> ! {
     let text = enter(|library| {
         let class = library
             .codes
@@ -795,6 +765,11 @@ pub(crate) fn end(code: c_int) -> ! {
         }
         Ok(())
     });
+    // The kernel keeps the lowest eight bits: an error must not become a success.
+    let shown = match code & 0xff {
+        0 if code != 0 => 1,
+        shown => shown,
+    };
     // SAFETY: it ends the process as a C program's `exit` does.
-    unsafe { libc::exit(code) }
+    unsafe { libc::exit(shown) }
 }

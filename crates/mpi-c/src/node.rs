@@ -21,7 +21,7 @@ fn run(
     loop {
         match with(&start)? {
             Started::Done => return Ok(true),
-            Started::Going(active) => return complete(active).map(|_| true),
+            Started::Active(active) => return complete(active).map(|_| true),
             Started::ByMessages => return Ok(false),
             Started::Make => node::make_area(&mut Surface, comm)?,
         }

@@ -6,11 +6,11 @@ use std::ffi::{c_int, c_void};
 use causeway_mpi::abi;
 use causeway_mpi::error::Result;
 use causeway_mpi::point::{Mode, Received, Route};
-use causeway_mpi::process::{Active, Process, Waited};
+use causeway_mpi::process::{Active, Waited};
 use causeway_mpi::request::{FINISHED, Plan};
 use causeway_mpi::status::Status as Known;
 
-use crate::library::{Inside, Rest, complete, run, wait_for, with};
+use crate::library::{Inside, complete, run, wait_for, with};
 use crate::types::{Handle, Status, write_status};
 
 /// # Safety
@@ -131,11 +131,11 @@ unsafe fn settle(done: Result<Known>, status: *mut Status) -> Result<()> {
 /// MPI's contract for a receive.
 #[inline(never)]
 unsafe fn receive_looking(
-    process: &mut Process,
-    rest: &Rest<'_>,
+    mut inside: Inside,
     (buf, count, datatype): (*mut c_void, i64, Handle),
     route: Route,
 ) -> Result<(Waited<Known>, Active)> {
+    let (process, rest) = inside.parts()?;
     // SAFETY: the caller's promise.
     let mut active = unsafe {
         rest.buffer(buf, count, datatype, true, |into| {
@@ -155,11 +155,11 @@ unsafe fn receive_looking(
 /// MPI's contract for a receive.
 #[inline(never)]
 unsafe fn receive_keeping(
-    process: &mut Process,
-    rest: &Rest<'_>,
+    mut inside: Inside,
     (buf, count, datatype): (*mut c_void, i64, Handle),
     route: Route,
 ) -> Result<Handle> {
+    let (process, rest) = inside.parts()?;
     // SAFETY: the caller's promise.
     let active = unsafe {
         rest.buffer(buf, count, datatype, true, |into| {
@@ -171,7 +171,7 @@ unsafe fn receive_keeping(
 
 macro_rules! sends {
     ($($blocking:ident, $nonblocking:ident, $persistent:ident, $mode:expr;)*) => {$(
-        #[inline]
+        #[inline(always)]
         pub(crate) unsafe fn $blocking(
             buf: *const c_void,
             count: i64,
@@ -190,6 +190,7 @@ macro_rules! sends {
             }
         }
 
+        #[inline(always)]
         pub(crate) unsafe fn $nonblocking(
             buf: *const c_void,
             count: i64,
@@ -224,7 +225,7 @@ macro_rules! sends {
             unsafe {
                 let handle = with(|process, rest| {
                     let from = rest.owned_buffer(buf, count, datatype, false)?;
-                    process.check_route(route)?;
+                    process.check_destination(route)?;
                     process.plan(Plan::Send { from, route, mode: $mode })
                 })?;
                 request.write(handle);
@@ -241,7 +242,7 @@ sends! {
     rsend, irsend, rsend_init, Mode::Ready;
 }
 
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn recv(
     buf: *mut c_void,
     count: i64,
@@ -265,14 +266,16 @@ pub(crate) unsafe fn recv(
             None => Received::Unusual,
         };
         let done = match received {
-            Received::Done(done) => done,
+            Received::Done(done) => {
+                drop(inside);
+                done
+            }
             Received::Waits(active) => {
                 drop(inside);
                 complete(active)
             }
             Received::Unusual => {
-                let looked = receive_looking(process, &rest, (buf, count, datatype), route);
-                drop(inside);
+                let looked = receive_looking(inside, (buf, count, datatype), route);
                 looked.and_then(|(found, active)| match found {
                     Waited::Done(status) => Ok(status),
                     Waited::Call(call) => run(&call).and_then(|()| complete(active)),
@@ -284,6 +287,7 @@ pub(crate) unsafe fn recv(
     }
 }
 
+#[inline(always)]
 pub(crate) unsafe fn irecv(
     buf: *mut c_void,
     count: i64,
@@ -305,10 +309,10 @@ pub(crate) unsafe fn irecv(
         let memory = rest.plain(buf, count, datatype, true);
         let posted = memory.and_then(|memory| process.receive_with_request(&memory, route));
         let handle = match posted {
-            Some(handle) => handle?,
-            None => receive_keeping(process, &rest, (buf, count, datatype), route)?,
+            Some(handle) => handle,
+            None => receive_keeping(inside, (buf, count, datatype), route),
         };
-        request.write(handle);
+        request.write(handle?);
     }
     Ok(())
 }

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::process::{Parked, STANDBY_DELAY};
-use causeway_sys::{standby, thread};
+use causeway_mpi::process::{PROGRESS_THREAD_DELAY, Parked};
+use causeway_sys::{progress_thread, thread};
 
 use crate::library::{interrupt, prepare_sleep, with};
-use crate::standby::{IS_ON, STANDBY};
+use crate::progress_state::{IS_ON, PROGRESS_THREAD};
 
 const VARIABLE: &str = "CAUSEWAY_MPI_PROGRESS";
 
@@ -30,7 +30,7 @@ pub(crate) fn is_wanted() -> Result<bool> {
     }
 }
 
-/// Starts the thread. The process has met the others, and its threads take turns.
+/// Starts the thread. The process is connected with the others, and its threads take turns.
 pub(crate) fn start() -> Result<()> {
     IS_ON.store(true, Relaxed);
     let started = thread::spawn_without_signals("mpi-progress", run);
@@ -45,15 +45,15 @@ pub(crate) fn start() -> Result<()> {
 pub(crate) fn end() {
     // It finds that the process is gone.
     if IS_ON.swap(false, Relaxed) {
-        standby::call(&STANDBY);
+        progress_thread::call(&PROGRESS_THREAD);
         interrupt();
     }
 }
 
 /// Sleeps until a call leaves an operation in progress, and a while longer, as the waiting policy has it.
 fn sleep(calls: u64) {
-    standby::sleep(&STANDBY, calls);
-    std::thread::sleep(STANDBY_DELAY);
+    progress_thread::sleep(&PROGRESS_THREAD, calls);
+    std::thread::sleep(PROGRESS_THREAD_DELAY);
 }
 
 /// The main loop of the thread, until the process disconnects from the others.
@@ -61,18 +61,18 @@ fn run() {
     thread::take_short_slices();
     let mut parked: Option<Parked> = None;
     loop {
-        let (calls, is_to_look) = standby::begin_round(&STANDBY);
+        let (calls, is_to_look) = progress_thread::begin_round(&PROGRESS_THREAD);
         if !is_to_look {
             sleep(calls);
             continue;
         }
         let next = with(|process, _| {
-            standby::look(&STANDBY);
+            progress_thread::look(&PROGRESS_THREAD);
             if let Some(parked) = parked.take() {
                 process.finish_wait(parked);
             }
             process.progress();
-            let has_work = standby::end_round(&STANDBY, process.has_pending());
+            let has_work = progress_thread::end_round(&PROGRESS_THREAD, process.has_pending());
             if has_work {
                 parked = prepare_sleep(process);
             }

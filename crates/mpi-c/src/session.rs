@@ -1,10 +1,11 @@
 //! Sessions (MPI 5.0 §11.3): the library used by parts of a program that do not know of each other.
 //!
-//! The process starts with the first session or `MPI_Init`, whichever comes first, and disconnects from the others when the program ends or
-//! calls `MPI_Finalize`, whichever is later: sessions can be made again until then.
+//! The process starts with the first session or `MPI_Init`, whichever comes first, and disconnects from the others when the program ends:
+//! sessions can be made again until then, also after `MPI_Finalize`.
 
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use causeway_mpi::abi;
 use causeway_mpi::buffering::Owner;
@@ -13,12 +14,27 @@ use causeway_mpi::group::Group;
 use causeway_mpi::info::Info;
 
 use crate::errors::{hold, release};
-use crate::library::enter;
+use crate::library::{STAGE, enter, takes_threads};
 use crate::objects::Session;
 use crate::types::{Callback, Handle, read_text, write_text};
 
 /// The sets of processes that there are.
 const SETS: [&str; 2] = ["mpi://WORLD", "mpi://SELF"];
+
+const THREAD_LEVEL: &[u8] = b"thread_level";
+const MULTIPLE: &[u8] = b"MPI_THREAD_MULTIPLE";
+
+/// What threads may do: the same for all sessions and the world, as the library is one.
+fn level() -> &'static [u8] {
+    if takes_threads() {
+        return MULTIPLE;
+    }
+    match STAGE.thread_level.load(Relaxed) {
+        abi::THREAD_SINGLE => b"MPI_THREAD_SINGLE",
+        abi::THREAD_FUNNELED => b"MPI_THREAD_FUNNELED",
+        _ => b"MPI_THREAD_SERIALIZED",
+    }
+}
 
 pub(crate) unsafe fn session_init(
     info: Handle,
@@ -29,12 +45,14 @@ pub(crate) unsafe fn session_init(
         library.check_handler(errhandler)?;
         crate::info::copy_of(library, info)
     })?;
-    // Sessions say nothing of threads that the process could rely on.
+    // Without a key, sessions say nothing of threads that the process could rely on.
     crate::start::begin(abi::THREAD_MULTIPLE)?;
+    if hints.get(THREAD_LEVEL)? == Some(MULTIPLE) {
+        crate::start::raise_level()?;
+    }
     hold(errhandler)?;
     let made = Session {
         error_handler: errhandler,
-        hints,
     };
     let new = enter(|library| library.sessions.insert(made))?;
     // SAFETY: the caller's pointer, as MPI has it.
@@ -59,7 +77,10 @@ fn check(session: Handle) -> Result<()> {
 }
 
 pub(crate) unsafe fn session_get_info(session: Handle, info_used: *mut Handle) -> Result<()> {
-    let hints = enter(|library| Ok(library.sessions.get(session)?.hints.clone()))?;
+    check(session)?;
+    let mut hints = Info::default();
+    hints.set(THREAD_LEVEL, level())?;
+    hints.set(b"mpi_memory_alloc_kinds", b"mpi,system")?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { crate::info::insert(hints, info_used) }
 }
@@ -131,9 +152,9 @@ pub(crate) unsafe fn session_get_pset_info(
     // SAFETY: the caller's string and pointer, as MPI has it.
     unsafe {
         let size = group_of(session, name)?.size().to_string();
-        let mut told = Info::default();
-        told.set(b"mpi_size", size.as_bytes())?;
-        crate::info::insert(told, info)
+        let mut contents = Info::default();
+        contents.set(b"mpi_size", size.as_bytes())?;
+        crate::info::insert(contents, info)
     }
 }
 

@@ -12,7 +12,7 @@ use causeway_mpi::tool::{SETTINGS, Setting, Settings};
 use causeway_mpi_fs::CausewayFiles;
 
 use crate::attributes::Holder;
-use crate::library::{Library, STAGE, disown, end, enter, set_level};
+use crate::library::{Library, STAGE, disown, end, enter, set_level, share, takes_threads, with};
 use crate::observed;
 use crate::progress;
 use crate::types::{Handle, write_text};
@@ -43,6 +43,7 @@ fn start(level: c_int) -> Result<()> {
     }
     begin(level)?;
     STAGE.thread_level.store(level, Relaxed);
+    STAGE.main_thread.store(own_thread(), Relaxed);
     STAGE.is_initialized.store(true, Release);
     Ok(())
 }
@@ -53,11 +54,14 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
         if library.process.is_some() {
             return Ok(false);
         }
-        if library.is_over {
-            let text = "the process has parted from the others, and cannot meet them again";
-            return Err(Error::new(abi::ERR_OTHER, text));
-        }
         let has_own_thread = progress::is_wanted()?;
+        if let Some(process) = library.finished.take() {
+            library.process = Some(process);
+            if has_own_thread {
+                progress::start()?;
+            }
+            return Ok(false);
+        }
         watch_forks()?;
         observed::attach(crate::exports::LIST);
         let mut process = Process::start()?;
@@ -89,6 +93,19 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
     Ok(())
 }
 
+/// Has threads take turns from now on, although the program has started without: a session wants them to. No other thread is
+/// inside, as the program has ordered its calls until now.
+pub(crate) fn raise_level() -> Result<()> {
+    if takes_threads() {
+        return Ok(());
+    }
+    with(|process, _| {
+        observed::expect_threads();
+        share(process);
+        Ok(())
+    })
+}
+
 /// From now on, calls in children of `fork` fail, because the library is their parent's.
 fn watch_forks() -> Result<()> {
     static WATCHED: OnceLock<c_int> = OnceLock::new();
@@ -115,20 +132,23 @@ extern "C" fn leave_to_parent() {
 extern "C" fn at_exit() {
     let _ = enter(|library| {
         let is_used = STAGE.is_initialized.load(Relaxed) && !STAGE.is_finalized.load(Relaxed);
-        match !is_used && library.sessions.is_empty() {
-            true => part(library),
-            false => Ok(()),
+        if !is_used && library.sessions.is_empty() {
+            let _ = part(library);
+            library.finished = None;
         }
+        Ok(())
     });
 }
 
+/// Waits until none of the other processes needs this one any more.
 fn part(library: &mut Library) -> Result<()> {
-    let Some(process) = library.process.take() else {
+    let Some(mut process) = library.process.take() else {
         return Ok(());
     };
-    library.is_over = true;
     progress::end();
-    process.finish()
+    let finished = process.finish();
+    library.finished = Some(process);
+    finished
 }
 
 pub(crate) unsafe fn finalize() -> Result<()> {
@@ -180,9 +200,18 @@ pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
     Ok(())
 }
 
+/// The kernel's number of this thread.
+fn own_thread() -> i32 {
+    // SAFETY: the call takes no arguments and has no conditions.
+    unsafe { libc::gettid() }
+}
+
 pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
-    // SAFETY: both calls take no arguments and have no conditions.
-    let is_main = unsafe { libc::syscall(libc::SYS_gettid) == i64::from(libc::getpid()) };
+    let is_main = match STAGE.main_thread.load(Relaxed) {
+        // A program that has sessions only.
+        0 => i64::from(own_thread()) == i64::from(std::process::id()),
+        main => main == own_thread(),
+    };
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { flag.write(is_main.into()) };
     Ok(())

@@ -107,9 +107,14 @@ pub(crate) unsafe fn create(
 ) -> Result<()> {
     let (rank, _) = place(comm)?;
     let color = if rank < size { 0 } else { abi::UNDEFINED };
+    let name = match &topology {
+        Topology::Cartesian(_) => "MPI_Cart_create",
+        Topology::Graph(_) => "MPI_Graph_create",
+        Topology::Adjacent(_) => "MPI_Dist_graph_create",
+    };
     // SAFETY: the caller's promise.
     unsafe {
-        split_by(comm, color.into(), rank, new)?;
+        split_by(comm, (color.into(), rank), name, new)?;
         set(new.read(), topology)
     }
 }
@@ -136,7 +141,8 @@ pub(crate) unsafe fn cart_sub(
         let remain = array(remain_dims, many, "remain_dims")?;
         let remain: Vec<bool> = remain.iter().map(|remains| *remains != 0).collect();
         let part = of_grid(comm, |grid, rank| Ok(grid.part(rank, &remain)?))?;
-        split_by(comm, part.colour.into(), part.rank, new)?;
+        let place = (part.colour.into(), part.rank);
+        split_by(comm, place, "MPI_Cart_sub", new)?;
         set(new.read(), Topology::Cartesian(part.grid))
     }
 }

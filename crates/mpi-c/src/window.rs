@@ -132,7 +132,10 @@ pub(crate) unsafe fn win_detach(win: Handle, base: *const c_void) -> Result<()> 
 }
 
 /// Waits for a collective operation of a window that `start` begins.
-fn all_together(win: Handle, start: impl FnOnce(&mut Process) -> Result<Active>) -> Result<()> {
+fn wait_for_collective(
+    win: Handle,
+    start: impl FnOnce(&mut Process) -> Result<Active>,
+) -> Result<()> {
     let mut active = with(|process, _| start(process))?;
     wait_for(|process| process.wait_for_all(win, &mut active))
 }
@@ -147,7 +150,7 @@ pub(crate) unsafe fn win_free(win: *mut Handle) -> Result<()> {
         let handle = win.read();
         crate::attributes::delete_all(Holder::Window(handle))?;
         flush(handle, None)?;
-        all_together(handle, |process| process.leave_window(handle))?;
+        wait_for_collective(handle, |process| process.leave_window(handle))?;
         let handler = with(|process, _| process.forget(handle))?;
         enter(|library| Ok(library.window_values.remove(&handle)))?;
         crate::errors::release(handler)?;
@@ -158,7 +161,7 @@ pub(crate) unsafe fn win_free(win: *mut Handle) -> Result<()> {
 
 pub(crate) unsafe fn win_fence(assertion: c_int, win: Handle) -> Result<()> {
     flush(win, None)?;
-    all_together(win, |process| process.fence(win, assertion))
+    wait_for_collective(win, |process| process.fence(win, assertion))
 }
 
 pub(crate) unsafe fn win_post(group: Handle, _assertion: c_int, win: Handle) -> Result<()> {
@@ -189,7 +192,7 @@ pub(crate) unsafe fn win_test(win: Handle, flag: *mut c_int) -> Result<()> {
 }
 
 fn lock(win: Handle, rank: Option<c_int>, exclusive: bool) -> Result<()> {
-    with(|process, _| process.ask_lock(win, rank, exclusive))?;
+    with(|process, _| process.request_lock(win, rank, exclusive))?;
     wait_for(|process| process.await_lock(win, rank, exclusive))
 }
 
@@ -237,7 +240,7 @@ pub(crate) unsafe fn win_unlock_all(win: Handle) -> Result<()> {
 }
 
 /// A flush of a rank, or of all. Accesses that are done at the target are done here too.
-#[inline]
+#[inline(always)]
 fn checked_flush(win: Handle, rank: Option<c_int>) -> Result<()> {
     let is_done = {
         let mut inside = Inside::enter()?;
@@ -265,6 +268,7 @@ fn flush_otherwise(win: Handle, rank: Option<c_int>) -> Result<()> {
 
 macro_rules! flushes {
     ($($one:ident, $all:ident;)*) => {$(
+        #[inline(always)]
         pub(crate) unsafe fn $one(rank: c_int, win: Handle) -> Result<()> {
             checked_flush(win, Some(rank))
         }

@@ -39,8 +39,8 @@ fn regions(extents: &[Extent]) -> Vec<Region> {
 }
 
 /// The node, as sent by that process of the program which has opened the file.
-pub(crate) fn node_of(told: &[u8]) -> io::Result<Node> {
-    Node::from_bytes(told).map_err(|error| {
+pub(crate) fn node_of(description: &[u8]) -> io::Result<Node> {
+    Node::from_bytes(description).map_err(|error| {
         let text = format!("the file's node from the process with rank 0: {error}");
         io::Error::new(ErrorKind::InvalidData, text)
     })
@@ -132,7 +132,7 @@ impl Storage for FsFile {
     }
 
     /// The encoded node, so that no other process has to request it from the metadata server.
-    fn told(&self) -> Vec<u8> {
+    fn description(&self) -> Vec<u8> {
         let file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let mut node = file.node.clone();
         if let Body::Stuffed { content, .. } = &mut node.body {
@@ -143,8 +143,8 @@ impl Storage for FsFile {
     }
 
     /// Takes over the node: a write by a node from before the last truncation would have to be repeated.
-    fn learn(&self, told: &[u8]) -> io::Result<()> {
-        let node = node_of(told)?;
+    fn apply_description(&self, description: &[u8]) -> io::Result<()> {
+        let node = node_of(description)?;
         if node.object != self.object {
             let text = "another process has sent the node of another file";
             return Err(io::Error::new(ErrorKind::InvalidData, text));

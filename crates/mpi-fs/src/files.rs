@@ -183,10 +183,10 @@ impl FileSystem for CausewayFiles {
         name: &Path,
         how: Opening,
         info: &Info,
-        told: &[u8],
+        description: &[u8],
     ) -> io::Result<Arc<dyn Storage>> {
         let path = path(name)?;
-        let node = node_of(told)?;
+        let node = node_of(description)?;
         let connection = self.connection(info)?;
         let file = File::new(node);
         Ok(Arc::new(FsFile::new(connection, path, file, how.write)))

@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use causeway_engine::types::OpId;
+
 /// The object to which a buffer is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
@@ -33,7 +35,17 @@ pub(crate) struct Buffers {
     /// The bytes of each owner's buffer.
     pub(crate) limits: BTreeMap<Owner, u64>,
     /// Messages by the number of the owner of their buffer.
-    pending: BTreeMap<u64, usize>,
+    pending: BTreeMap<u64, Pending>,
+    /// The bytes of those in attached buffers, with the overhead, by their operation.
+    sizes: BTreeMap<OpId, u64>,
+}
+
+/// The messages of one owner that are on their way.
+#[derive(Debug, Default)]
+struct Pending {
+    many: usize,
+    /// Bytes that they use of the buffer.
+    bytes: u64,
 }
 
 impl Buffers {
@@ -41,14 +53,28 @@ impl Buffers {
         !self.pending.contains_key(&owner.number())
     }
 
-    pub(crate) fn started(&mut self, number: u64) {
-        *self.pending.entry(number).or_default() += 1;
+    /// Bytes of a buffer that messages on their way use.
+    pub(crate) fn used(&self, owner: Owner) -> u64 {
+        let pending = self.pending.get(&owner.number());
+        pending.map_or(0, |pending| pending.bytes)
     }
 
-    pub(crate) fn done(&mut self, number: u64) {
-        if let Some(many) = self.pending.get_mut(&number) {
-            *many -= 1;
-            if *many == 0 {
+    /// A message is on its way that uses so many bytes of a buffer.
+    pub(crate) fn started(&mut self, op: OpId, number: u64, bytes: u64) {
+        let pending = self.pending.entry(number).or_default();
+        pending.many += 1;
+        if bytes > 0 {
+            pending.bytes += bytes;
+            self.sizes.insert(op, bytes);
+        }
+    }
+
+    pub(crate) fn done(&mut self, op: OpId, number: u64) {
+        let bytes = self.sizes.remove(&op).unwrap_or(0);
+        if let Some(pending) = self.pending.get_mut(&number) {
+            pending.many -= 1;
+            pending.bytes -= bytes;
+            if pending.many == 0 {
                 self.pending.remove(&number);
             }
         }

@@ -63,8 +63,8 @@ impl Described {
 }
 
 /// A received description as text.
-fn in_words(told: &[u8]) -> String {
-    let (name, rest) = told.split_at(NAME);
+fn in_words(description: &[u8]) -> String {
+    let (name, rest) = description.split_at(NAME);
     let len = name.iter().position(|byte| *byte == 0).unwrap_or(NAME);
     let mut text = String::from_utf8_lossy(&name[..len]).into_owned();
     let root = rest[..4].try_into().map_or(NO_ROOT, i32::from_ne_bytes);
@@ -92,7 +92,7 @@ fn in_words(told: &[u8]) -> String {
 #[derive(Debug)]
 pub(crate) struct Comparison {
     /// The descriptions, one of each process of the compared group.
-    pub(crate) told: Vec<Memory>,
+    pub(crate) descriptions: Vec<Memory>,
     /// Whether the whole description has to be the same everywhere; over inter-communicators, only names have to be.
     pub(crate) is_whole: bool,
 }
@@ -100,17 +100,17 @@ pub(crate) struct Comparison {
 impl Comparison {
     /// Fails if calls differ.
     pub(crate) fn compare(&self) -> Result<()> {
-        let all = Vec::from_iter(self.told.iter().map(Memory::to_vec));
-        let compared = |told: &[u8]| {
+        let all = Vec::from_iter(self.descriptions.iter().map(Memory::to_vec));
+        let compared = |description: &[u8]| {
             let len = if self.is_whole { BYTES } else { NAME };
-            told[..len].to_vec()
+            description[..len].to_vec()
         };
         let Some(first) = all.first() else {
             return Ok(());
         };
         let other = all
             .iter()
-            .position(|told| compared(told) != compared(first));
+            .position(|description| compared(description) != compared(first));
         let Some(other) = other else {
             return Ok(());
         };
@@ -140,8 +140,8 @@ mod tests {
     #[test]
     fn calls_that_differ_are_named() {
         let same = [described("MPI_Bcast", 1, 8), described("MPI_Bcast", 1, 8)];
-        let comparison = |told: &[Memory], is_whole| Comparison {
-            told: told.to_vec(),
+        let comparison = |descriptions: &[Memory], is_whole| Comparison {
+            descriptions: descriptions.to_vec(),
             is_whole,
         };
         assert!(comparison(&same, true).compare().is_ok());

@@ -22,7 +22,7 @@ pub(crate) enum Channel {
     /// Collective operations.
     Collectives = 1,
     /// Making communicators of a part of the processes.
-    Making = 2,
+    Creation = 2,
     /// Descriptions of partitioned messages for their receivers, and the partitions.
     Partitioned = 5,
     Partitions = 6,

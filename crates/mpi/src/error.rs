@@ -35,7 +35,7 @@ impl Error {
         }))
     }
 
-    /// The same error, as one of an operation on this communicator.
+    /// The same error, as one of an operation on this communicator, or window.
     #[must_use]
     pub fn on(mut self, communicator: usize) -> Self {
         self.0.communicator = Some(communicator);
@@ -54,7 +54,7 @@ impl Error {
         self.0.status
     }
 
-    /// The communicator whose error handler is to be called, if the call itself names none.
+    /// The communicator, or window, whose error handler is to be called, if the call itself names none.
     pub fn communicator(&self) -> Option<usize> {
         self.0.communicator
     }

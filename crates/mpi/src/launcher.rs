@@ -119,11 +119,11 @@ impl Launcher {
             let descriptor = i32::try_from(descriptor).unwrap_or(-1);
             let descriptor = inherited::descriptor(descriptor)
                 .map_err(|error| failed(format_args!("PMI_FD={descriptor}: {error}")))?;
-            let pmi = Pmi::greet(UnixStream::from(descriptor), (rank, size))?;
+            let pmi = Pmi::handshake(UnixStream::from(descriptor), (rank, size))?;
             return Ok(Self::Pmi(Box::new(pmi)));
         }
         if std::env::var_os("PMIX_RANK").is_some() && std::env::var_os(LET_ALONE).is_none() {
-            return Ok(Self::Pmix(Box::new(Pmix::greet()?)));
+            return Ok(Self::Pmix(Box::new(Pmix::handshake()?)));
         }
         check_alone()?;
         Ok(Self::Alone)
@@ -165,7 +165,7 @@ impl Launcher {
     ) -> Result<()> {
         if let Self::Alone = self {
             let stream = crate::attaching::start_launcher()?;
-            *self = Self::Pmi(Box::new(Pmi::greet(stream, (0, 1))?));
+            *self = Self::Pmi(Box::new(Pmi::handshake(stream, (0, 1))?));
         }
         match self {
             Self::Alone => Ok(()),
@@ -258,7 +258,7 @@ fn variable(key: &str) -> String {
 }
 
 impl Pmix {
-    fn greet() -> Result<Self> {
+    fn handshake() -> Result<Self> {
         let client = pmix::Client::new().map_err(|error| {
             failed(format_args!(
                 "PMIX_RANK is set, as by a launcher that speaks PMIx (Open MPI's mpirun, prterun, srun --mpi=pmix), whose \
@@ -307,7 +307,7 @@ impl Pmix {
 }
 
 impl Pmi {
-    fn greet(stream: UnixStream, (rank, size): (u32, u32)) -> Result<Self> {
+    fn handshake(stream: UnixStream, (rank, size): (u32, u32)) -> Result<Self> {
         let mut pmi = Self {
             stream,
             lines: Lines::default(),
@@ -411,7 +411,7 @@ impl Pmi {
         };
         if found.name() != answer {
             return Err(failed(format_args!(
-                "it said {} instead of {answer}",
+                "it sent {} instead of {answer}",
                 found.name()
             )));
         }

@@ -1,13 +1,13 @@
 //! MPI 5.0 without its C surface.
 //!
-//! The processes of a program [start] with the help of a [launcher], and meet; then each is a [`Process`]. Read
+//! The processes of a program [start] with the help of a [launcher], and connect; then each is a [`Process`]. Read
 //! [`process`] first, then:
 //!
 //! - Messages ([`point`], [`message`]): their elements lie in a [`buffer`] as its [`datatype`] says; the sender packs them and the receiver
 //!   unpacks them part by part where there are gaps (`pieces`), or the sender copies them into [attached memory](buffering). [`matching`] has
 //!   MPI's rules for which receive gets which message. A [`request`] represents an operation in progress, a [`status`] its result.
-//! - Communicators ([`communicator`]) of [`group`]s, with [`topology`] and [`attributes`], and [how they are made](making). Two groups can also
-//!   [meet](meeting): those of one program, those that a [program has started](programs), and those that find each other by the [names] of ports.
+//! - Communicators ([`communicator`]) of [`group`]s, with [`topology`] and [`attributes`], and [how they are made](creation). Two groups can also
+//!   [connect](intercomm): those of one program, those that a [program has started](programs), and those that find each other by the [names] of ports.
 //! - Collective operations ([`collective`]): lists of [`steps`], which are started as [`schedule`]s, with [`operation`]s that combine elements
 //!   ([`reduction`]). Processes of one [`node`] do them in memory that they [share](sharing). The [checking mode](checking) compares the calls first.
 //! - Memory that other processes access ([`window`]), and files ([`io`]).
@@ -28,20 +28,19 @@ pub mod attributes;
 pub mod buffer;
 pub mod buffering;
 pub mod caller;
-mod calling;
 pub mod checking;
 pub mod collective;
 pub mod communicator;
-pub mod contacts;
+pub mod creation;
 pub mod datatype;
 pub mod error;
+pub mod exchange;
 pub mod group;
 pub mod info;
+pub mod intercomm;
 pub mod io;
 pub mod launcher;
-pub mod making;
 pub mod matching;
-pub mod meeting;
 pub mod message;
 pub mod names;
 pub mod node;
@@ -50,8 +49,10 @@ mod partitioned;
 mod partitions;
 mod pieces;
 pub mod point;
+mod port_calls;
 mod ports;
 pub mod process;
+pub mod process_table;
 pub mod programs;
 pub mod record;
 pub mod reduction;
@@ -64,9 +65,9 @@ pub mod status;
 pub mod steps;
 pub mod table;
 mod threads;
-pub mod told;
 pub mod tool;
 pub mod topology;
+mod unfreed;
 pub mod window;
 
 pub use process::Process;

@@ -7,7 +7,7 @@ use crate::buffer::Buffer;
 use crate::error::Result;
 use crate::matching::MpiPattern;
 use crate::point::Route;
-use crate::process::{Active, Process};
+use crate::process::{Active, POSTS, Process};
 use crate::status::Status;
 
 /// A message that was found.
@@ -56,13 +56,13 @@ impl Process {
             None => {
                 let memory = std::slice::from_ref(into.memory);
                 self.endpoint
-                    .receive_taken(taken, pattern, memory, self.posts, 0)
+                    .receive_taken(taken, pattern, memory, POSTS, 0)
             }
             Some(gaps) => {
                 let bytes = gaps.bytes();
                 let gaps = (Box::new(gaps) as _, bytes);
                 self.endpoint
-                    .receive_taken_pieces((taken, pattern), gaps, self.posts, 0)
+                    .receive_taken_pieces((taken, pattern), gaps, POSTS, 0)
             }
         };
         self.receiving(posted, (communicator, false))

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use causeway_sys::process;
 
 use crate::abi;
-use crate::contacts;
 use crate::error::{Error, Result};
+use crate::process_table;
 
 /// The directory of names that programs on several hosts share.
 pub const DIRECTORY: &str = "CAUSEWAY_MPI_NAMES";
@@ -76,7 +76,7 @@ impl Names {
         let file = self.file(name)?;
         let own = self
             .directory
-            .join(format!(".{:016x}", contacts::number()?));
+            .join(format!(".{:016x}", process_table::number()?));
         let write = |path: &Path| -> io::Result<()> {
             let mut file = fs::File::create_new(path)?;
             file.write_all(port)

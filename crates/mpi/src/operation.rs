@@ -4,6 +4,7 @@ use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target};
 
 use crate::abi;
+use crate::buffer::{OwnedBuffer, scratch};
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::reduction::{Kernel, Op};
@@ -29,11 +30,53 @@ pub(crate) enum Combine {
         /// The kernel's elements in one of the datatype.
         parts: u64,
     },
-    /// One of the program's, and the handle of the datatype.
+    /// One of the program's, and the datatype with its handle. Operands are packed if the datatype is not contiguous.
     Program {
         operation: Operation,
-        datatype: usize,
+        handle: usize,
+        datatype: Datatype,
     },
+}
+
+/// A call of one of the program's functions: `function(from, into, count, datatype)`.
+#[derive(Debug)]
+pub struct Call {
+    /// The function's address.
+    pub function: usize,
+    /// Whether its count is an `MPI_Count`.
+    pub is_large: bool,
+    /// The left operands.
+    pub from: Memory,
+    /// The right operands, and the results.
+    pub into: Memory,
+    /// Where both memories begin, bytes from the address of the first element.
+    pub offset: i64,
+    /// Number of elements.
+    pub count: u64,
+    /// The handle that the program gave for their datatype; it may have been freed since.
+    pub handle: usize,
+    /// Their datatype.
+    pub datatype: Datatype,
+    /// Where the results go, packed.
+    packed: Option<Memory>,
+}
+
+impl Call {
+    /// Packs the results, if the operands were unpacked for the function.
+    pub(crate) fn finish(&self) -> Result<()> {
+        let Some(packed) = &self.packed else {
+            return Ok(());
+        };
+        self.unpacked(&self.into).pack_into(packed)
+    }
+
+    fn unpacked(&self, memory: &Memory) -> OwnedBuffer {
+        OwnedBuffer {
+            memory: memory.clone(),
+            count: self.count,
+            datatype: self.datatype.clone(),
+        }
+    }
 }
 
 impl Combine {
@@ -84,27 +127,44 @@ impl Combine {
         }
     }
 
-    /// Computes `into = from op into`, or returns the function that does, whether its count is large, and the handle of the
-    /// datatype.
-    pub(crate) fn apply(
-        &self,
-        from: &Memory,
-        into: &Memory,
-        count: u64,
-    ) -> Result<Option<(usize, bool, usize)>> {
-        match self {
+    /// Computes `into = from op into`, or returns the call of the program's function that does.
+    pub(crate) fn apply(&self, from: &Memory, into: &Memory, count: u64) -> Result<Option<Call>> {
+        let (operation, handle, datatype) = match self {
             Self::Program {
                 operation,
+                handle,
                 datatype,
-            } => Ok(Some((operation.function, operation.is_large, *datatype))),
+            } => (operation, *handle, datatype),
             Self::Predefined { kernel, parts, .. } => {
                 kernel.apply(
                     Source::from(from),
                     &mut Target::from(into),
                     (count * parts) as usize,
                 );
-                Ok(None)
+                return Ok(None);
             }
+        };
+        let mut call = Call {
+            function: operation.function,
+            is_large: operation.is_large,
+            from: from.clone(),
+            into: into.clone(),
+            offset: 0,
+            count,
+            handle,
+            datatype: datatype.clone(),
+            packed: None,
+        };
+        if !datatype.is_contiguous() {
+            // The function gets elements as they lie in the program's memory.
+            let hull = datatype.hull(count)?;
+            let len = usize::try_from(hull.end - hull.start).unwrap_or(usize::MAX);
+            (call.from, call.into) = (scratch(len)?, scratch(len)?);
+            call.offset = hull.start;
+            call.unpacked(&call.from).unpack_from(from)?;
+            call.unpacked(&call.into).unpack_from(into)?;
+            call.packed = Some(into.clone());
         }
+        Ok(Some(call))
     }
 }

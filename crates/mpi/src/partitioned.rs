@@ -1,6 +1,6 @@
 //! Partitioned messages (MPI 5.0 §4.2): each partition is sent as soon as the sender marks it ready.
 //!
-//! A new send tells the receiver how many partitions it has, and the tag of the first; receives are matched with
+//! A new send notifies the receiver how many partitions it has, and the tag of the first; receives are matched with
 //! sends by this description. Then each partition is a message of its own, independently of the receiver's partitions.
 
 use causeway_engine::Memory;
@@ -14,12 +14,12 @@ use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::partitions::Partitioned;
 use crate::point::Route;
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, POSTS, Process, State};
 use crate::request::Plan;
 use crate::status::Status;
 
 /// Bytes of the sender's description: the tag of its first partition, how many there are, and the bytes of each.
-const TOLD: usize = 16;
+const DESCRIPTION_BYTES: usize = 16;
 
 fn none() -> Error {
     Error::new(abi::ERR_REQUEST, "the request is no partitioned one")
@@ -54,8 +54,8 @@ impl Process {
             peer,
             stream: whole.map_or_else(|| temporary(total), Ok)?,
             is_copied,
-            told: temporary(TOLD)?,
-            telling: None,
+            description: temporary(DESCRIPTION_BYTES)?,
+            description_send: None,
             messages: None,
             pending: Vec::new(),
             marked: vec![false; parts.len()],
@@ -70,13 +70,13 @@ impl Process {
                 let first = self.next_partition;
                 self.next_partition = first.wrapping_add(made.parts.len() as u32);
                 made.messages = Some((first, size));
-                let mut told = Vec::with_capacity(TOLD);
-                told.extend(first.to_ne_bytes());
-                told.extend((made.parts.len() as u32).to_ne_bytes());
-                told.extend(size.to_ne_bytes());
-                let told = Memory::from_vec(told);
+                let mut description = Vec::with_capacity(DESCRIPTION_BYTES);
+                description.extend(first.to_ne_bytes());
+                description.extend((made.parts.len() as u32).to_ne_bytes());
+                description.extend(size.to_ne_bytes());
+                let description = Memory::from_vec(description);
                 let word = MpiPattern::word(peer.context + Channel::Partitioned as u32, tag);
-                self.post_unattended(peer.addr, &[told], word, NO_OWNER)?;
+                self.post_unattended(peer.addr, &[description], word, NO_OWNER)?;
             }
             Some(peer) => {
                 let pattern = MpiPattern {
@@ -84,11 +84,11 @@ impl Process {
                     source: Some(peer.number),
                     tag: Some(tag),
                 };
-                let into = [made.told.clone()];
-                match self.endpoint.post_receive(pattern, &into, self.posts, 0)? {
-                    Posted::Pending(op) => made.telling = Some(op),
+                let into = [made.description.clone()];
+                match self.endpoint.post_receive(pattern, &into, POSTS, 0)? {
+                    Posted::Pending(op) => made.description_send = Some(op),
                     Posted::Complete(done) => match done.result {
-                        Ok(_) => made.learn(),
+                        Ok(_) => made.read_description(),
                         Err(error) => made.error = Some(error.into()),
                     },
                 }
@@ -118,7 +118,7 @@ impl Process {
         let mut active = Active::done(Status::of_proc_null(), communicator);
         if !is_none {
             self.receive_messages(at)?;
-            active.state = Going::Partitioned(at);
+            active.state = State::Partitioned(at);
         }
         Ok(active)
     }
@@ -144,7 +144,7 @@ impl Process {
                 tag: Some(first.wrapping_add(message as u32)),
             };
             let into = [stream.slice(start..start + size as usize)];
-            match self.endpoint.post_receive(pattern, &into, self.posts, 0)? {
+            match self.endpoint.post_receive(pattern, &into, POSTS, 0)? {
                 Posted::Pending(op) => pending.push((op, message)),
                 Posted::Complete(done) => {
                     done.result?;
@@ -159,13 +159,13 @@ impl Process {
 
     /// The status of a started partitioned message, once it is done.
     pub(crate) fn poll_partitioned(&mut self, at: u32) -> Result<Option<Status>> {
-        if let Some(op) = self.partitioned_at(at)?.telling
+        if let Some(op) = self.partitioned_at(at)?.description_send
             && let Some(done) = self.endpoint.take(op)?
         {
             let it = self.partitioned_at(at)?;
-            it.telling = None;
+            it.description_send = None;
             match done.result {
-                Ok(_) => it.learn(),
+                Ok(_) => it.read_description(),
                 Err(error) => it.error = Some(error.into()),
             }
             if it.is_started && it.error.is_none() {
@@ -220,6 +220,12 @@ impl Process {
     /// Marks a partition of a send ready.
     pub fn ready(&mut self, request: usize, partition: i64) -> Result<()> {
         let at = self.place_of_partitioned(request)?;
+        let communicator = self.partitioned_at(at)?.communicator;
+        let marked = self.mark_ready(at, partition);
+        marked.map_err(|error| error.on(communicator))
+    }
+
+    fn mark_ready(&mut self, at: u32, partition: i64) -> Result<()> {
         let it = self.partitioned_at(at)?;
         let part = usize::try_from(partition).ok();
         let part = part.filter(|part| *part < it.parts.len() && it.is_send);
@@ -243,7 +249,7 @@ impl Process {
         let word = MpiPattern::word(peer.context + Channel::Partitions as u32, tag);
         let posted = self
             .endpoint
-            .post_send(peer.addr, &[from], word, self.posts, 0)?;
+            .post_send(peer.addr, &[from], word, POSTS, 0)?;
         self.endpoint.flush();
         let it = self.partitioned_at(at)?;
         match posted {
@@ -264,7 +270,7 @@ impl Process {
                 "the partition {partition} of a receive of {}",
                 it.parts.len()
             );
-            Error::new(abi::ERR_ARG, text)
+            Error::new(abi::ERR_ARG, text).on(it.communicator)
         })?;
         if !it.is_started {
             return Ok(true);
@@ -291,7 +297,7 @@ impl Process {
             it.is_orphan = true;
             return;
         }
-        if let Some(op) = it.take().and_then(|it| it.telling) {
+        if let Some(op) = it.take().and_then(|it| it.description_send) {
             self.endpoint.cancel(op);
         }
     }

@@ -24,9 +24,9 @@ pub(crate) struct Partitioned {
     pub(crate) stream: Memory,
     /// Whether the stream is memory other than the program's.
     pub(crate) is_copied: bool,
-    pub(crate) told: Memory,
+    pub(crate) description: Memory,
     /// The receive of the sender's description.
-    pub(crate) telling: Option<OpId>,
+    pub(crate) description_send: Option<OpId>,
     /// The tag of the first message and the bytes of each, once they are known.
     pub(crate) messages: Option<(u32, u64)>,
     /// Operations in progress, by message.
@@ -71,10 +71,14 @@ impl Partitioned {
     }
 
     /// Reads the sender's description into a receive.
-    pub(crate) fn learn(&mut self) {
-        let told = self.told.to_vec();
-        let four = |at: usize| told[at..at + 4].try_into().map_or(0, u32::from_ne_bytes);
-        let size = told[8..16].try_into().map_or(0, u64::from_ne_bytes);
+    pub(crate) fn read_description(&mut self) {
+        let description = self.description.to_vec();
+        let four = |at: usize| {
+            description[at..at + 4]
+                .try_into()
+                .map_or(0, u32::from_ne_bytes)
+        };
+        let size = description[8..16].try_into().map_or(0, u64::from_ne_bytes);
         let (first, many) = (four(0), four(4));
         let total = size.checked_mul(many.into());
         if total != Some(self.stream.len() as u64) {

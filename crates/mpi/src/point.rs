@@ -5,12 +5,12 @@ use causeway_engine::{Memory, Takes};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
-use crate::buffering::Owner;
+use crate::buffering::{Buffers, NO_OWNER, Owner};
 use crate::communicator::{Peer, check_tag};
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, POSTS, Process, State};
 use crate::record;
 use crate::status::Status;
 
@@ -55,6 +55,11 @@ pub enum Received {
 
 /// The fast paths, for messages in one piece. They leave unusual messages and errors to the other
 /// functions, and then have no effect.
+/// Bytes that a message of this length uses of an attached buffer.
+fn with_overhead(bytes: usize) -> u64 {
+    (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64)
+}
+
 impl Process {
     /// Sends a message in the standard mode if it can be sent at once. Returns whether it was.
     #[inline(always)]
@@ -66,8 +71,7 @@ impl Process {
             return false;
         };
         let (addr, word) = (peer.addr, MpiPattern::word(peer.context, tag));
-        let posts = self.posts;
-        !self.endpoint.holds_messages(addr) && self.endpoint.try_send(addr, from, word, posts)
+        !self.endpoint.holds_messages(addr) && self.endpoint.try_send(addr, from, word, POSTS)
     }
 
     /// The arguments of a receive, unless it is unusual.
@@ -84,7 +88,7 @@ impl Process {
     #[inline(always)]
     pub fn receive_with_request(&mut self, into: &Memory, route: Route) -> Option<Result<usize>> {
         let pattern = self.usual_pattern(route)?;
-        let op = self.endpoint.try_receive(pattern, into, self.posts, 0)?;
+        let op = self.endpoint.try_receive(pattern, into, POSTS, 0)?;
         let from_any = route.rank == abi::ANY_SOURCE;
         Some(self.keep_receive(op, (route.communicator, from_any)))
     }
@@ -109,15 +113,15 @@ impl Process {
             // These receives may be for messages that arrive meanwhile.
             false => Takes::Some,
         };
-        let caller = (self.posts, 0);
+        let caller = (POSTS, 0);
         match self.endpoint.receive_directly(pattern, into, caller, takes) {
             DirectReceive::Whole(bytes) => Received::Done(match wanted || record::is_on() {
                 true => self.received(None, route.communicator, bytes),
                 false => Ok(Status::empty()),
             }),
             DirectReceive::Waits(op) => {
-                let state = Going::Receive { op, from_any };
-                Received::Waits(Active::going(state, route.communicator))
+                let state = State::Receive { op, from_any };
+                Received::Waits(Active::new(state, route.communicator))
             }
             DirectReceive::Unusual => Received::Unusual,
         }
@@ -157,12 +161,12 @@ impl Process {
         }
         let memory = std::slice::from_ref(memory);
         let posted = match mode {
-            Mode::Standard | Mode::Ready => self
-                .endpoint
-                .post_send(peer.addr, memory, word, self.posts, 0),
+            Mode::Standard | Mode::Ready => {
+                self.endpoint.post_send(peer.addr, memory, word, POSTS, 0)
+            }
             Mode::Synchronous => self
                 .endpoint
-                .post_synchronous_send(peer.addr, memory, word, self.posts, 0),
+                .post_synchronous_send(peer.addr, memory, word, POSTS, 0),
             Mode::Buffered => {
                 self.send_buffered(&memory[0], (peer.addr, word), buffer)?;
                 return Ok(Active::done(Status::of_send(), route.communicator));
@@ -195,7 +199,7 @@ impl Process {
         let message = (Box::new(gaps) as _, bytes);
         let posted = self
             .endpoint
-            .post_send_pieces(peer.addr, message, word, self.posts, 0);
+            .post_send_pieces(peer.addr, message, word, POSTS, 0);
         self.sent(posted, peer.addr, communicator)
     }
 
@@ -212,7 +216,17 @@ impl Process {
         self.send(bytes, route, Mode::Standard)
     }
 
-    /// Fails if no message can have this route.
+    /// Fails if no message can be sent by this route, whose wildcards are those of receives.
+    pub fn check_destination(&self, route: Route) -> Result<()> {
+        let communicator = self.communicator(route.communicator)?;
+        if route.rank != abi::PROC_NULL {
+            communicator.peer(route.rank)?;
+            check_tag(route.tag)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if no message can be received by this route.
     pub fn check_route(&self, route: Route) -> Result<()> {
         let communicator = self.communicator(route.communicator)?;
         match route.rank {
@@ -246,7 +260,13 @@ impl Process {
             .endpoint
             .post_send(to, memory, word, self.buffered, buffer)?;
         match posted {
-            Posted::Pending(_) => self.buffers.started(buffer),
+            Posted::Pending(op) => {
+                let bytes = match buffer {
+                    NO_OWNER => 0,
+                    _ => with_overhead(memory.iter().map(Memory::len).sum()),
+                };
+                self.buffers.started(op, buffer, bytes);
+            }
             // The process may compute next, without progress.
             Posted::Complete(_) => self.endpoint.flush(),
         }
@@ -265,14 +285,13 @@ impl Process {
         let posted = match into.is_plain() {
             true => {
                 let memory = std::slice::from_ref(into.memory);
-                self.endpoint.post_receive(pattern, memory, self.posts, 0)
+                self.endpoint.post_receive(pattern, memory, POSTS, 0)
             }
             false => {
                 let gaps = into.in_pieces()?;
                 let bytes = gaps.bytes();
                 let gaps = (Box::new(gaps) as _, bytes);
-                self.endpoint
-                    .post_receive_pieces(pattern, gaps, self.posts, 0)
+                self.endpoint.post_receive_pieces(pattern, gaps, POSTS, 0)
             }
         };
         self.receiving(posted, (route.communicator, from_any))
@@ -328,7 +347,7 @@ impl Process {
 }
 
 impl Process {
-    /// Sets how many bytes a buffered message may have, or that there is no buffer.
+    /// Sets how many bytes buffered messages on their way may have together, or that there is no buffer.
     pub fn limit_buffered(&mut self, owner: Owner, limit: Option<u64>) {
         match limit {
             Some(limit) => self.buffers.limits.insert(owner, limit),
@@ -336,23 +355,31 @@ impl Process {
         };
     }
 
-    /// The number of the buffer that a message of so many bytes uses; an error if it has no room.
-    pub(crate) fn buffer_for(&self, communicator: usize, bytes: usize) -> Result<u64> {
-        let needed = (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64);
+    /// The number of the buffer that a message of so many bytes uses; an error if it has no room beside those that are on their way.
+    pub(crate) fn buffer_for(&mut self, communicator: usize, bytes: usize) -> Result<u64> {
+        let needed = with_overhead(bytes);
         let has = |owner: &Owner| self.buffers.limits.contains_key(owner);
         let session = self.communicator(communicator)?.local.session();
         let owner = Some(Owner::Communicator(communicator))
             .filter(has)
             .or_else(|| session.map(Owner::Session).filter(has))
             .unwrap_or(Owner::Process);
-        match self.buffers.limits.get(&owner) {
-            Some(limit) if needed <= *limit => Ok(owner.number()),
-            Some(limit) => {
-                let text = format!("{needed} bytes, with the overhead, in a buffer of {limit}");
-                Err(Error::new(abi::ERR_BUFFER, text))
-            }
-            None => Err(Error::new(abi::ERR_BUFFER, "no buffer is attached")),
+        let Some(limit) = self.buffers.limits.get(&owner).copied() else {
+            return Err(Error::new(abi::ERR_BUFFER, "no buffer is attached"));
+        };
+        let has_room = |buffers: &Buffers| needed <= limit.saturating_sub(buffers.used(owner));
+        if !has_room(&self.buffers) {
+            // Some may be done.
+            self.drain();
         }
+        if has_room(&self.buffers) {
+            return Ok(owner.number());
+        }
+        let used = self.buffers.used(owner);
+        let text = format!(
+            "{needed} bytes, with the overhead, in a buffer of {limit}, of which messages on their way use {used}"
+        );
+        Err(Error::new(abi::ERR_BUFFER, text))
     }
 
     /// Whether messages in a buffer have not been sent yet.
@@ -368,7 +395,7 @@ impl Process {
             Owner::Communicator(handle) => handle,
         };
         let mut active = Active::done(Status::empty(), communicator);
-        active.state = Going::Flush(owner);
+        active.state = State::Flush(owner);
         active
     }
 

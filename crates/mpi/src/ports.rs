@@ -115,14 +115,14 @@ pub(crate) struct Call {
 
 /// The wait of a process for a message from a process of another program.
 #[derive(Debug)]
-pub(crate) struct Hearing {
+pub(crate) struct PortWait {
     pub(crate) what: What,
     /// The communicator of the processes that wait for it with this one.
     pub(crate) group: usize,
     /// The message that is being received.
-    pub(crate) coming: Option<(OpId, Memory, u32)>,
+    pub(crate) incoming: Option<(OpId, Memory, u32)>,
     /// A message, and the number of its sender.
-    pub(crate) heard: Option<(Vec<u8>, u32)>,
+    pub(crate) received: Option<(Vec<u8>, u32)>,
 }
 
 /// The message that a process waits for.
@@ -145,7 +145,7 @@ pub(crate) struct Ports {
     /// The program has opened ports: from then on calls must be processed, since those at closed ports are refused.
     is_asked: bool,
     pub(crate) calls: BTreeMap<u32, VecDeque<Call>>,
-    pub(crate) hearings: BTreeMap<u32, Hearing>,
+    pub(crate) waits: BTreeMap<u32, PortWait>,
 }
 
 impl Ports {
@@ -163,7 +163,7 @@ impl Ports {
     }
 
     /// Has calls be processed all the time.
-    pub(crate) fn be_asked(&mut self) {
+    pub(crate) fn keep_polling(&mut self) {
         self.is_asked = true;
     }
 

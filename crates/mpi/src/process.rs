@@ -5,13 +5,12 @@ use std::time::Duration;
 
 pub use causeway_engine::types::OpId;
 use causeway_engine::types::{Addr, Completion, Error as EngineError, OpError, Posted, Queue};
-use causeway_engine::{Awaited, Endpoint, MemoryStep};
-pub use causeway_engine::{Parked, STANDBY_DELAY, Waker};
+use causeway_engine::{Awaited, Endpoint, SharedMemoryStep};
+pub use causeway_engine::{PROGRESS_THREAD_DELAY, Parked, Waker};
 
 use crate::abi;
 use crate::buffering::{Buffers, Owner};
 use crate::communicator::{CONTEXTS, Communicator, FIRST_FREE, Peer};
-use crate::contacts::Contacts;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::io::file::File;
@@ -21,6 +20,7 @@ use crate::message::Message;
 use crate::node::area::Area;
 use crate::node::operation::Operation;
 use crate::ports::Ports;
+use crate::process_table::ProcessTable;
 use crate::record;
 use crate::request::Request;
 use crate::schedule::Schedules;
@@ -31,14 +31,14 @@ use crate::window::state::Windows;
 /// Most polls of one call. An event of one poll may need another poll, which follows at once: so `MPI_Test` finds a short message of
 /// this process to itself complete, as programs expect, because no other process takes part in it.
 const POLLS_OF_NEWS: u32 = 8;
+/// Operations of the program's messages: each is tested for by its handle.
+pub(crate) const POSTS: Queue = Queue::UNLISTED;
 /// Waits that are ended by events only.
 pub(crate) const FOR_EVER: Duration = Duration::MAX;
 
 /// See the module's page.
 pub struct Process {
     pub(crate) endpoint: Endpoint<Mpi>,
-    /// Operations of the program's messages.
-    pub(crate) posts: Queue,
     /// Sends of buffered messages; the program never asks for their completions.
     pub(crate) buffered: Queue,
     pub(crate) buffers: Buffers,
@@ -49,7 +49,7 @@ pub struct Process {
     pub(crate) hosts: Vec<u32>,
     /// Processes by the matcher's numbers.
     pub(crate) by_number: Vec<u32>,
-    pub(crate) contacts: Contacts,
+    pub(crate) process_table: ProcessTable,
     pub(crate) ports: Ports,
     /// The communicator with the processes that have started this program, until it is freed.
     pub(crate) parent: Option<usize>,
@@ -78,6 +78,8 @@ pub struct Process {
     pub(crate) program_number: i32,
     /// Several threads make calls: none waits while it has the process.
     pub(crate) has_threads: bool,
+    /// It has told the launcher that it ends regularly.
+    pub(crate) has_finished: bool,
 }
 
 /// The result of a wait.
@@ -105,13 +107,13 @@ impl<T> Waited<T> {
 /// An operation in progress, or a completed one.
 #[derive(Debug)]
 pub struct Active {
-    pub(crate) state: Going,
-    /// The communicator's handle.
+    pub(crate) state: State,
+    /// The handle of the communicator, or of the window that it accesses.
     pub(crate) communicator: usize,
 }
 
 #[derive(Debug)]
-pub(crate) enum Going {
+pub(crate) enum State {
     Send(OpId),
     /// A send that is complete; the method may still delay its message to this peer behind that of another send.
     Leaving(Addr),
@@ -121,13 +123,13 @@ pub(crate) enum Going {
     },
     Schedule(u32),
     /// A communicator that is being made.
-    Making(u32, Box<crate::told::Told>),
+    Creation(u32, Box<crate::exchange::Exchange>),
     /// A partitioned message.
     Partitioned(u32),
     /// The wait for a buffer to become empty.
     Flush(Owner),
     /// A message of another program's process.
-    Hearing(u32),
+    PortWait(u32),
     /// An operation that the program itself does.
     General,
     /// A receive and a send.
@@ -145,13 +147,13 @@ impl Active {
     #[inline]
     pub fn status(&self) -> Option<Status> {
         match self.state {
-            Going::Done(status) => Some(status),
+            State::Done(status) => Some(status),
             _ => None,
         }
     }
 
     /// An operation in progress.
-    pub(crate) fn going(state: Going, communicator: usize) -> Self {
+    pub(crate) fn new(state: State, communicator: usize) -> Self {
         Self {
             state,
             communicator,
@@ -160,7 +162,7 @@ impl Active {
 
     /// A schedule that has been started.
     pub(crate) fn of_schedule(schedule: u32, communicator: usize) -> Self {
-        Self::going(Going::Schedule(schedule), communicator)
+        Self::new(State::Schedule(schedule), communicator)
     }
 
     /// The handle of its communicator.
@@ -171,7 +173,7 @@ impl Active {
     /// An operation that has failed.
     pub fn failed(error: Error, communicator: usize) -> Self {
         Self {
-            state: Going::Failed(error),
+            state: State::Failed(error),
             communicator,
         }
     }
@@ -179,7 +181,7 @@ impl Active {
     /// An operation that is done.
     pub fn done(status: Status, communicator: usize) -> Self {
         Self {
-            state: Going::Done(status),
+            state: State::Done(status),
             communicator,
         }
     }
@@ -192,9 +194,8 @@ impl Process {
         launcher: Launcher,
         peers: Vec<Peer>,
         hosts: Vec<u32>,
-        contacts: Contacts,
+        process_table: ProcessTable,
     ) -> Result<Self> {
-        let posts = endpoint.open_queue()?;
         let buffered = endpoint.open_queue()?;
         let steps = endpoint.open_queue()?;
         let notices = endpoint.open_queue()?;
@@ -221,7 +222,6 @@ impl Process {
             world: predefined(0, everyone, "MPI_COMM_WORLD"),
             own: predefined(1, alone, "MPI_COMM_SELF"),
             endpoint,
-            posts,
             buffered,
             buffers: Buffers::default(),
             launcher,
@@ -229,7 +229,7 @@ impl Process {
             peers,
             hosts,
             by_number,
-            contacts,
+            process_table,
             ports: Ports::default(),
             parent: None,
             communicators: Table::new(Kind::Communicator, abi::ERR_COMM),
@@ -249,6 +249,7 @@ impl Process {
             universe_size: None,
             program_number: 0,
             has_threads: false,
+            has_finished: false,
         })
     }
 
@@ -260,17 +261,6 @@ impl Process {
     /// Whether the checking mode is on.
     pub fn checks(&self) -> bool {
         self.checks
-    }
-
-    /// The communicators that the program has made, by handle, with their names.
-    pub fn made_communicators(&self) -> Vec<(usize, String)> {
-        let name = |handle| {
-            let of = self.communicators.get(handle).map(Communicator::name);
-            String::from_utf8_lossy(of.unwrap_or_default()).into_owned()
-        };
-        let all = self.communicators.handles();
-        let all = all.filter(|handle| self.parent != Some(*handle));
-        all.map(|handle| (handle, name(handle))).collect()
     }
 
     /// How many processes the program has.
@@ -357,7 +347,7 @@ impl Process {
                 .endpoint
                 .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
             for done in taken.drain(..) {
-                self.buffers.done(done.user);
+                self.buffers.done(done.op, done.user);
             }
             self.taken = taken;
         }
@@ -376,13 +366,13 @@ impl Process {
     #[inline]
     pub fn wait(&mut self, active: &mut Active) -> Result<Waited<Status>> {
         let (op, is_receive) = match active.state {
-            Going::Done(status) => return Ok(Waited::Done(status)),
-            Going::Send(op) => (op, false),
-            Going::Receive {
+            State::Done(status) => return Ok(Waited::Done(status)),
+            State::Send(op) => (op, false),
+            State::Receive {
                 op,
                 from_any: false,
             } => (op, true),
-            Going::Schedule(at) if self.waits_for_only(at) => {
+            State::Schedule(at) if self.waits_for_only(at) => {
                 if let Some(call) = self.wait_for_steps(at)? {
                     return Ok(Waited::Call(call));
                 }
@@ -391,7 +381,7 @@ impl Process {
                 }
                 return self.wait_for_news(|process| process.poll(active));
             }
-            Going::Node(_) if !self.has_threads => return self.wait_for_operation(active),
+            State::Node(_) if !self.has_threads => return self.wait_for_operation(active),
             _ => return self.wait_for_news(|process| process.poll(active)),
         };
         if !self.is_quiet() || self.has_threads {
@@ -500,25 +490,25 @@ impl Process {
         awaited: Awaited,
         mut look: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<T>> {
-        let mut wait = self.endpoint.begin_memory_wait(awaited);
+        let mut wait = self.endpoint.begin_shared_memory_wait(awaited);
         loop {
-            match self.endpoint.continue_memory_wait(&mut wait) {
-                MemoryStep::Look(looks) => {
+            match self.endpoint.continue_shared_memory_wait(&mut wait) {
+                SharedMemoryStep::Look(looks) => {
                     for _ in 0..looks {
                         if let Some(found) = look(self).transpose() {
-                            self.endpoint.end_memory_wait(&wait);
+                            self.endpoint.end_shared_memory_wait(&wait);
                             return found.map(Waited::Done);
                         }
                         std::hint::spin_loop();
                     }
                 }
-                MemoryStep::Progress => {
+                SharedMemoryStep::Progress => {
                     self.progress();
                     if let Some(call) = self.take_call() {
                         return Ok(Waited::Call(call));
                     }
                 }
-                MemoryStep::Park => return Ok(Waited::NotYet(None)),
+                SharedMemoryStep::Park => return Ok(Waited::NotYet(None)),
             }
         }
     }
@@ -538,39 +528,42 @@ impl Process {
     /// The status of an operation that is done, if it is. Makes no progress.
     pub fn poll(&mut self, active: &mut Active) -> Result<Option<Status>> {
         let (op, is_receive) = match active.state {
-            Going::Done(status) => return Ok(Some(status)),
-            Going::Failed(ref error) => return Err(error.clone()),
-            Going::Leaving(to) => {
+            State::Done(status) => return Ok(Some(status)),
+            State::Failed(ref error) => return Err(error.clone()),
+            State::Leaving(to) => {
                 self.endpoint.flush();
                 let has_left = !self.endpoint.holds_messages(to);
                 return Ok(has_left.then(Status::of_send));
             }
-            Going::Schedule(schedule) => return self.poll_schedule(schedule),
-            Going::Making(schedule, ref told) => {
+            State::Schedule(schedule) => return self.poll_schedule(schedule),
+            State::Creation(schedule, ref exchange) => {
                 let done = self.poll_schedule(schedule)?;
                 if done.is_some() {
-                    self.settle_made(told)?;
+                    self.finish_creation(exchange)?;
                 }
                 return Ok(done);
             }
-            Going::Partitioned(at) => return self.poll_partitioned(at),
-            Going::Flush(owner) => return Ok(self.poll_flush(owner)),
-            Going::Hearing(hearing) => return self.poll_hearing(hearing),
-            Going::General => return Ok(None),
-            Going::Both(ref mut both) => return self.poll_both(both),
-            Going::Window(access) => return self.poll_access(access),
-            Going::Node(ref mut operation) => {
+            State::Partitioned(at) => return self.poll_partitioned(at),
+            State::Flush(owner) => return Ok(self.poll_flush(owner)),
+            State::PortWait(wait) => return self.poll_port_wait(wait),
+            State::General => return Ok(None),
+            State::Both(ref mut both) => return self.poll_both(both),
+            State::Window(access) => {
+                let polled = self.poll_access(access);
+                return polled.map_err(|error| error.on(active.communicator));
+            }
+            State::Node(ref mut operation) => {
                 return self.poll_operation(active.communicator, operation);
             }
-            Going::Send(op) => (op, false),
-            Going::Receive { op, .. } => (op, true),
+            State::Send(op) => (op, false),
+            State::Receive { op, .. } => (op, true),
         };
         if let Some(done) = self.endpoint.take(op)? {
             let (op, communicator) = (Some(op), active.communicator);
             let status = self.finished(op, communicator, done.result, is_receive);
             return status.map(Some);
         }
-        if let Going::Receive { op, from_any: true } = active.state
+        if let State::Receive { op, from_any: true } = active.state
             && let Some(error) = self.lost_of(active.communicator)
         {
             // The event that it waits for may never come.
@@ -586,20 +579,20 @@ impl Process {
     fn poll_both(&mut self, both: &mut (Active, Active)) -> Result<Option<Status>> {
         for one in [&mut both.0, &mut both.1] {
             match self.poll(one) {
-                Ok(Some(status)) => one.state = Going::Done(status),
+                Ok(Some(status)) => one.state = State::Done(status),
                 Ok(None) => {}
-                Err(error) => one.state = Going::Failed(error),
+                Err(error) => one.state = State::Failed(error),
             }
         }
         match (&both.0.state, &both.1.state) {
-            (Going::Done(status), Going::Done(_)) => Ok(Some(*status)),
+            (State::Done(status), State::Done(_)) => Ok(Some(*status)),
             // The message for this receive is a reply to a message that could not be sent: it will not come.
-            (Going::Receive { op, .. }, Going::Failed(_)) => {
+            (State::Receive { op, .. }, State::Failed(_)) => {
                 self.endpoint.cancel(*op);
                 Ok(None)
             }
-            (Going::Failed(error), Going::Done(_) | Going::Failed(_))
-            | (Going::Done(_), Going::Failed(error)) => Err(error.clone()),
+            (State::Failed(error), State::Done(_) | State::Failed(_))
+            | (State::Done(_), State::Failed(error)) => Err(error.clone()),
             _ => Ok(None),
         }
     }
@@ -650,6 +643,12 @@ impl Process {
         communicator: usize,
         bytes: u64,
     ) -> Result<Status> {
+        Ok(self.describe(op, communicator, bytes))
+    }
+
+    /// The status of the receive that was just completed, with so many bytes.
+    #[inline(never)]
+    pub(crate) fn describe(&mut self, op: Option<OpId>, communicator: usize, bytes: u64) -> Status {
         let envelope = self.endpoint.envelope();
         let process = self.process_of(envelope.peer);
         if record::is_on() {
@@ -660,11 +659,7 @@ impl Process {
             // The request was freed meanwhile.
             Err(_) => process as i32,
         };
-        Ok(Status::of_message(
-            source,
-            envelope.tag as u32 as i32,
-            bytes,
-        ))
+        Status::of_message(source, envelope.tag as u32 as i32, bytes)
     }
 
     /// The status of a failed receive: it has got a message if that was too large.
@@ -714,13 +709,13 @@ impl Process {
         communicator: usize,
     ) -> Result<Active> {
         let state = match posted? {
-            Posted::Pending(op) => Going::Send(op),
+            Posted::Pending(op) => State::Send(op),
             Posted::Complete(done) => match done.result {
-                Ok(_) if self.endpoint.holds_messages(to) => Going::Leaving(to),
-                Ok(_) => Going::Done(Status::of_send()),
+                Ok(_) if self.endpoint.holds_messages(to) => State::Leaving(to),
+                Ok(_) => State::Done(Status::of_send()),
                 Err(error) => match self.failed(communicator, error, false) {
-                    Ok(status) => Going::Done(status),
-                    Err(error) => Going::Failed(error),
+                    Ok(status) => State::Done(status),
+                    Err(error) => State::Failed(error),
                 },
             },
         };
@@ -738,12 +733,12 @@ impl Process {
         (communicator, from_any): (usize, bool),
     ) -> Result<Active> {
         let mut active = Active {
-            state: Going::Done(Status::empty()),
+            state: State::Done(Status::empty()),
             communicator,
         };
         match posted? {
             Posted::Pending(op) => {
-                active.state = Going::Receive { op, from_any };
+                active.state = State::Receive { op, from_any };
                 if record::is_on() {
                     record::posted(op);
                 }
@@ -751,8 +746,8 @@ impl Process {
             // An error of the message belongs to the request, not to the call that starts it.
             Posted::Complete(done) => {
                 active.state = match self.finished(None, communicator, done.result, true) {
-                    Ok(status) => Going::Done(status),
-                    Err(error) => Going::Failed(error),
+                    Ok(status) => State::Done(status),
+                    Err(error) => State::Failed(error),
                 };
             }
         }
@@ -762,8 +757,10 @@ impl Process {
     /// Cancels an operation; it completes nevertheless.
     pub fn cancel(&mut self, active: &Active) {
         match &active.state {
-            Going::Send(op) | Going::Receive { op, .. } => self.endpoint.cancel(*op),
-            Going::Both(both) => {
+            // Either it is cancelled, or it is received (MPI 5.0 §3.8.4).
+            State::Send(op) => self.endpoint.recall(*op),
+            State::Receive { op, .. } => self.endpoint.cancel(*op),
+            State::Both(both) => {
                 self.cancel(&both.0);
                 self.cancel(&both.1);
             }

@@ -5,7 +5,7 @@ use causeway_engine::types::OpId;
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
-use crate::process::{Active, Going, Process, Waited};
+use crate::process::{Active, Process, State, Waited};
 use crate::record;
 use crate::status::Status;
 use crate::table::{Kind, reserved};
@@ -124,10 +124,10 @@ impl From<Pending> for Active {
     fn from(pending: Pending) -> Self {
         let Pending { op, from_any, .. } = pending;
         let state = match pending.is_receive {
-            true => Going::Receive { op, from_any },
-            false => Going::Send(op),
+            true => State::Receive { op, from_any },
+            false => State::Send(op),
         };
-        Self::going(state, pending.communicator)
+        Self::new(state, pending.communicator)
     }
 }
 
@@ -135,8 +135,8 @@ impl Active {
     /// The message, if the request is for a simple one.
     fn pending(&self) -> Option<Pending> {
         let (op, is_receive, from_any) = match self.state {
-            Going::Send(op) => (op, false, false),
-            Going::Receive { op, from_any } => (op, true, from_any),
+            State::Send(op) => (op, false, false),
+            State::Receive { op, from_any } => (op, true, from_any),
             _ => return None,
         };
         Some(Pending {
@@ -240,7 +240,7 @@ impl Process {
     /// Gives a receive and a send one handle; the status is the receive's.
     pub fn keep_both(&mut self, receive: Active, send: Active) -> Result<usize> {
         let mut both = Active::done(Status::empty(), receive.communicator);
-        both.state = Going::Both(Box::new((receive, send)));
+        both.state = State::Both(Box::new((receive, send)));
         self.keep(both)
     }
 
@@ -249,11 +249,9 @@ impl Process {
         let request = self.requests.get_mut(handle)?.generalize();
         let plan = match (&request.plan, &request.active) {
             (Some(plan), None) => plan.clone(),
-            (Some(_), Some(_)) => {
-                return Err(Error::new(
-                    abi::ERR_REQUEST,
-                    "the request was started already",
-                ));
+            (Some(_), Some(active)) => {
+                let error = Error::new(abi::ERR_REQUEST, "the request was started already");
+                return Err(error.on(active.communicator));
             }
             (None, _) => {
                 return Err(Error::new(
@@ -262,9 +260,14 @@ impl Process {
                 ));
             }
         };
+        let of = |route: &Route, started: Result<Active>| {
+            started.map_err(|error| error.on(route.communicator))
+        };
         let active = match &*plan {
-            Plan::Send { from, route, mode } => self.send(from.as_buffer(), *route, *mode)?,
-            Plan::Receive { into, route } => self.receive(into.as_buffer(), *route)?,
+            Plan::Send { from, route, mode } => {
+                of(route, self.send(from.as_buffer(), *route, *mode))?
+            }
+            Plan::Receive { into, route } => of(route, self.receive(into.as_buffer(), *route))?,
             Plan::Steps(at) => self.start_again(*at)?,
             Plan::Partitioned(at) => self.start_partitioned(*at)?,
         };
@@ -352,7 +355,7 @@ impl Process {
     /// Makes a generalized request.
     pub fn start_general(&mut self, general: General) -> Result<usize> {
         let mut active = Active::done(Status::empty(), abi::COMM_SELF);
-        active.state = Going::General;
+        active.state = State::General;
         self.requests
             .insert(Request::of(Some(active), None, Some(general)))
     }
@@ -367,7 +370,7 @@ impl Process {
         };
         let general = request.general.as_deref().copied();
         let is_going =
-            matches!(&request.active, Some(active) if matches!(active.state, Going::General));
+            matches!(&request.active, Some(active) if matches!(active.state, State::General));
         Ok(general.map(|general| (general, !is_going)))
     }
 
@@ -380,7 +383,7 @@ impl Process {
         };
         match &mut request.active {
             Some(active) => {
-                active.state = Going::Done(Status::empty());
+                active.state = State::Done(Status::empty());
                 Ok(None)
             }
             None => self.requests.remove(handle).map(|_| Some(general)),
@@ -390,6 +393,9 @@ impl Process {
     /// Waits for one request. Its status is not determined unless it is `wanted`.
     #[inline]
     pub fn wait_for_request(&mut self, handle: usize, wanted: bool) -> Result<Waited<Outcome>> {
+        if let Some(status) = self.take_done_message(handle, wanted) {
+            return Ok(Waited::Done(over(Ok(status))));
+        }
         match self.wait_for_kept_message(handle, wanted) {
             Some(result) => Ok(Waited::Done(over(result))),
             None => self.wait_for_any_request(handle),
@@ -425,34 +431,47 @@ impl Process {
         }
     }
 
+    /// Frees a request of a message that is done and was successful. Its status is empty unless it is `wanted`.
+    #[inline(always)]
+    fn take_done_message(&mut self, handle: usize, wanted: bool) -> Option<Status> {
+        if handle == FINISHED {
+            return Some(Status::empty());
+        }
+        let held = self.requests.hold(handle)?;
+        let Some(&Request::Message(pending)) = held.get() else {
+            return None;
+        };
+        let bytes = self.endpoint.take_moved(pending.op)?;
+        held.forget();
+        Some(match pending.is_receive && (wanted || record::is_on()) {
+            true => self.describe(Some(pending.op), pending.communicator, bytes),
+            false => Status::empty(),
+        })
+    }
+
     /// Waits for a request and frees it, if it is one of a message that is done, or if no other operation is in progress.
-    #[inline]
+    #[inline(never)]
     fn wait_for_kept_message(&mut self, handle: usize, wanted: bool) -> Option<Result<Status>> {
         if handle == FINISHED {
             return Some(Ok(Status::empty()));
+        }
+        if let Some(status) = self.take_done_message(handle, wanted) {
+            return Some(Ok(status));
         }
         let held = self.requests.hold(handle)?;
         let pending = match *held.get()? {
             Request::Message(pending) => pending,
             Request::Received(status, _) => {
-                held.vacate();
+                held.forget();
                 return Some(Ok(status));
             }
             Request::Other(_) => return None,
         };
-        let bytes = match self.endpoint.take_moved(pending.op) {
-            Some(bytes) => {
-                held.vacate();
-                bytes
-            }
-            None => {
-                let waited = self.wait_for_pending(pending)?;
-                self.drop_request(handle);
-                match waited {
-                    Ok(bytes) => bytes,
-                    Err(otherwise) => return Some(otherwise),
-                }
-            }
+        let waited = self.wait_for_pending(pending)?;
+        self.drop_request(handle);
+        let bytes = match waited {
+            Ok(bytes) => bytes,
+            Err(otherwise) => return Some(otherwise),
         };
         Some(match pending.is_receive && (wanted || record::is_on()) {
             true => self.received(Some(pending.op), pending.communicator, bytes),
@@ -499,6 +518,11 @@ impl Process {
     ) -> Result<Waited<()>> {
         while *next < many {
             let at = *next;
+            if let Some(status) = self.take_done_message(handle(at), wanted) {
+                message(at, &status);
+                *next = at + 1;
+                continue;
+            }
             match self.wait_for_kept_message(handle(at), wanted) {
                 Some(Ok(status)) => message(at, &status),
                 Some(failed) => other(at, over(failed)),

@@ -17,28 +17,21 @@ use crate::buffering::NO_OWNER;
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
+use crate::operation;
 use crate::process::{Active, FOR_EVER, Process};
 use crate::status::Status;
 use crate::steps::{Step, Steps};
 
-/// A call of one of the program's functions: `function(from, into, count, datatype)`. The caller makes it, then calls
-/// [`Process::called`].
+/// A call of one of the program's functions. The caller makes it, then calls [`Process::called`].
 #[derive(Debug)]
 pub struct Call {
     key: u64,
-    /// Its address.
-    pub function: usize,
-    /// Whether its count is an `MPI_Count`.
-    pub is_large: bool,
-    /// The left operands.
-    pub from: Memory,
-    /// The right operands, and the results.
-    pub into: Memory,
-    /// Number of elements.
-    pub count: u64,
-    /// The handle of their datatype.
-    pub datatype: usize,
+    /// The function and its arguments.
+    pub operation: operation::Call,
 }
+
+/// How long a process waits for a message of an operation before it looks whether another one has given the operation up.
+const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 
 /// From here on, tags are those of persistent operations.
 const FIRST_KEPT: u32 = 1 << 31;
@@ -178,7 +171,7 @@ impl Process {
     pub fn begin(&mut self, steps: Steps) -> Result<Active> {
         let communicator = steps.communicator;
         let among = self.among_all(communicator)?;
-        let at = self.lay(steps, among, false)?;
+        let at = self.add_steps(steps, among, false)?;
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
     }
@@ -197,10 +190,10 @@ impl Process {
         let tag = communicator.kept_collectives;
         communicator.kept_collectives = (tag + 1) % FIRST_KEPT;
         let among = among(communicator, FIRST_KEPT | tag);
-        self.lay(steps, among, true)
+        self.add_steps(steps, among, true)
     }
 
-    fn lay(&mut self, mut steps: Steps, among: Among, is_kept: bool) -> Result<u32> {
+    fn add_steps(&mut self, mut steps: Steps, among: Among, is_kept: bool) -> Result<u32> {
         if self.checks {
             self.prepend_comparison(&mut steps)?;
         }
@@ -284,19 +277,22 @@ impl Process {
             let failures = schedule.channel.failures();
             MpiPattern::word(peer.context + failures, schedule.tag)
         };
-        let told: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
+        let notified: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
         // The engine's address does not show which rank it was.
         let error = match (error, self.lost_among(&peers)) {
             (OpError::Peer { .. }, Some(lost)) => lost,
             (error, _) => Error::from(error),
         };
+        // What has failed: the others return it, too.
+        let class = Memory::from_vec(error.code().to_le_bytes().to_vec());
         self.end_with(at, error);
         let own = self.peers[self.rank as usize].addr;
-        for (to, word) in told {
+        for (to, word) in notified {
             let is_lost = self.endpoint.loss(to).is_some();
             if to != own && !is_lost {
                 // A process that cannot be notified will notice that the connection is lost.
-                let _ = self.post_unattended(to, &[], word, NO_OWNER);
+                let class = std::slice::from_ref(&class);
+                let _ = self.post_unattended(to, class, word, NO_OWNER);
             }
         }
     }
@@ -329,17 +325,29 @@ impl Process {
             return Ok(());
         };
         debug_assert_ne!(envelope.peer, own);
+        let class = Memory::zeroed(size_of::<i32>());
+        let into = std::slice::from_ref(&class);
         let posted = self
             .endpoint
-            .receive_taken(taken, pattern, &[], self.buffered, NO_OWNER);
-        if let Ok(Posted::Pending(_)) = posted {
-            self.buffers.started(NO_OWNER);
+            .receive_taken(taken, pattern, into, self.buffered, NO_OWNER);
+        if let Ok(Posted::Pending(op)) = posted {
+            self.buffers.started(op, NO_OWNER, 0);
         }
+        let class = match class.to_vec().try_into().map_or(0, i32::from_le_bytes) {
+            // An earlier version does not say.
+            0 => abi::ERR_PROC_ABORTED,
+            class => class,
+        };
         let rank = peers.iter().position(|peer| peer.number == envelope.peer);
         let error = self.lost_among(&peers).unwrap_or_else(|| {
             let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
-            let text = format!("{rank}has given the operation up, since it has lost another");
-            Error::new(abi::ERR_PROC_ABORTED, text)
+            let why = match class {
+                abi::ERR_PROC_ABORTED => "since it has lost another".to_owned(),
+                abi::ERR_TRUNCATE => "since a message there was too long for its buffer".to_owned(),
+                other => format!("which has failed there with the error class {other}"),
+            };
+            let text = format!("{rank}has given the operation up, {why}");
+            Error::new(class, text)
         });
         self.end_with(at, error);
         Ok(())
@@ -410,19 +418,10 @@ impl Process {
                 } => {
                     match what.apply(from, into, *count) {
                         Ok(None) => {}
-                        Ok(Some((function, is_large, datatype))) => {
+                        Ok(Some(operation)) => {
                             schedule.is_calling = true;
-                            let (from, into, count) = (from.clone(), into.clone(), *count);
                             schedule.at += 1;
-                            return self.schedules.calls.push(Call {
-                                key,
-                                function,
-                                is_large,
-                                from,
-                                into,
-                                count,
-                                datatype,
-                            });
+                            return self.schedules.calls.push(Call { key, operation });
                         }
                         Err(error) => {
                             schedule.error.get_or_insert(error);
@@ -464,11 +463,15 @@ impl Process {
             let news = self.endpoint.news();
             match self.schedules.pending(at) {
                 [] => return Ok(None),
-                [op] => {
-                    if let Some(done) = self.endpoint.test(*op, FOR_EVER)? {
-                        self.step_done(done);
+                [op] => match self.endpoint.test(*op, BEFORE_LOOKING)? {
+                    Some(done) => self.step_done(done),
+                    None => {
+                        self.look_for_failure(at)?;
+                        if !self.schedules.pending(at).is_empty() {
+                            self.endpoint.wait_for_news(news, FOR_EVER);
+                        }
                     }
-                }
+                },
                 [first, ..] => {
                     let first = *first;
                     self.advance_schedules();
@@ -490,6 +493,9 @@ impl Process {
     pub fn called(&mut self, call: &Call) {
         if let Some((at, schedule)) = self.schedules.find(call.key) {
             schedule.is_calling = false;
+            if let Err(error) = call.operation.finish() {
+                schedule.error.get_or_insert(error);
+            }
             self.advance(at);
         }
     }

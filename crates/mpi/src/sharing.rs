@@ -10,8 +10,8 @@ use causeway_wire::codec::{Reader, Wire};
 use crate::buffer::{OwnedBuffer, temporary};
 use crate::collective::Blocks;
 use crate::error::Result;
+use crate::exchange::Exchange;
 use crate::process::{Active, Process};
-use crate::told::Told;
 
 /// Memory that is being shared.
 #[derive(Debug)]
@@ -30,11 +30,11 @@ pub struct Sharing {
 enum Stage {
     New,
     /// They send the first one a message.
-    Met,
+    Connecting,
     /// The first process sends the others their regions; this process's region arrives here.
     Sent(Memory),
     /// The processes exchange whether they have mapped the memory.
-    Mapped(Told),
+    Mapped(Exchange),
     Over,
 }
 
@@ -70,24 +70,28 @@ impl Process {
     pub(crate) fn share_memory(&mut self, sharing: &mut Sharing) -> Result<Option<Active>> {
         match std::mem::replace(&mut sharing.stage, Stage::Over) {
             Stage::New => {
-                sharing.stage = Stage::Met;
-                self.meet_first(sharing.communicator).map(Some)
+                sharing.stage = Stage::Connecting;
+                self.connect_to_first(sharing.communicator).map(Some)
             }
-            Stage::Met => self.offer_memory(sharing).map(Some),
+            Stage::Connecting => self.offer_memory(sharing).map(Some),
             Stage::Sent(region) => {
                 if sharing.memory.is_none() && sharing.is_wanted {
                     sharing.memory = self.map_offered(sharing, &region)?;
                 }
                 let has_it = sharing.memory.is_some();
-                let (active, told) = self.tell(sharing.communicator, [has_it.into(), 0])?;
-                sharing.stage = Stage::Mapped(told);
+                let (active, exchanged) = self.start_exchange(
+                    sharing.communicator,
+                    [has_it.into(), 0],
+                    "sharing memory",
+                )?;
+                sharing.stage = Stage::Mapped(exchanged);
                 Ok(Some(active))
             }
-            Stage::Mapped(told) => {
+            Stage::Mapped(exchanged) => {
                 for (addr, region) in sharing.exported.drain(..) {
                     self.endpoint.unexport(addr, &region);
                 }
-                let have_all = told.all().iter().all(|words| words[1] == 1);
+                let have_all = exchanged.all().iter().all(|words| words[1] == 1);
                 sharing.memory.take_if(|_| !have_all);
                 Ok(None)
             }
@@ -97,7 +101,7 @@ impl Process {
 
     /// All processes send the first one a message, so that it is connected with each: an export stays bound to a connection that is still being
     /// made, even if the other process has made one at the same time that replaces it.
-    fn meet_first(&mut self, communicator: usize) -> Result<Active> {
+    fn connect_to_first(&mut self, communicator: usize) -> Result<Active> {
         let place = self.communicator(communicator)?;
         let (is_first, blocks) = (place.rank() == 0, place.size());
         let into = Blocks::Even {

@@ -11,7 +11,7 @@ impl Process {
     /// started, or the class of the error.
     pub(crate) fn start_all(&mut self, spawn: &Spawn, port: &str) -> Result<Vec<i32>> {
         let mut published = vec![(start::PARENT, port.to_owned())];
-        if let Some(key) = &self.contacts.key {
+        if let Some(key) = &self.process_table.key {
             published.push((start::SECRET, key.digits().to_string()));
         }
         self.launcher.spawn(&spawn.programs, &published)?;

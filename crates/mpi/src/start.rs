@@ -2,8 +2,8 @@
 //!
 //! Each process listens, publishes its addresses and its host through the launcher, and looks up those of the others. Connections
 //! are made when they are needed. Processes on one host reach each other by shared memory, others by `tcp`, with a key that
-//! rank 0 has drawn; [`METHODS`] can keep them from either. A program that was started by another one's processes then meets
-//! these ([`crate::meeting`]).
+//! rank 0 has drawn; [`METHODS`] can keep them from either. A program that was started by another one's processes then connects with
+//! these ([`crate::intercomm`]).
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -17,11 +17,11 @@ use causeway_wire::formats::Formats;
 
 use crate::abi;
 use crate::communicator::Peer;
-use crate::contacts::{self, Contacts, METHODS, Methods};
 use crate::error::{Error, Result};
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
 use crate::process::{Active, Process, Waited};
+use crate::process_table::{self, METHODS, Methods, ProcessTable};
 
 /// The value that each process publishes under `causeway-N`, with `;` between: the host, the socket for processes of the same host with the
 /// formats that the process speaks ([`with_formats`]), and its program's number.
@@ -57,29 +57,35 @@ impl Process {
         let methods = Methods::read()?;
         let met = match launcher.size() {
             1 => alone(methods)?,
-            _ => meet(&mut launcher, methods)?,
+            _ => connect_processes(&mut launcher, methods)?,
         };
         let port = match launcher.is_spawned() {
             true => Some(launcher.get(0, PARENT)?),
             false => None,
         };
-        let mut process = Self::new(met.endpoint, launcher, met.peers, met.hosts, met.contacts)?;
+        let mut process = Self::new(
+            met.endpoint,
+            launcher,
+            met.peers,
+            met.hosts,
+            met.process_table,
+        )?;
         process.universe_size = universe_size;
         process.program_number = program_number;
         if let Some(port) = port {
-            process.meet_parents(&port)?;
+            process.connect_parents(&port)?;
         }
         Ok(process)
     }
 
     /// Connects with the processes that have started this program: they wait at a port.
-    fn meet_parents(&mut self, port: &str) -> Result<()> {
-        let mut meeting = self.connect(abi::COMM_WORLD, 0, Some(port.as_bytes()))?;
+    fn connect_parents(&mut self, port: &str) -> Result<()> {
+        let mut creation = self.connect(abi::COMM_WORLD, 0, Some(port.as_bytes()))?;
         let mut went = Ok(());
-        while let Some(mut active) = self.go_on(&mut meeting, went)? {
+        while let Some(mut active) = self.advance_intercomm(&mut creation, went)? {
             went = self.wait_here(&mut active);
         }
-        let parent = self.met(&meeting, None)?;
+        let parent = self.finish_intercomm(&creation, None)?;
         self.communicator_mut(parent)?.set_name(b"MPI_COMM_PARENT");
         self.parent = Some(parent);
         Ok(())
@@ -91,25 +97,36 @@ impl Process {
         Ok(())
     }
 
-    /// Disconnects from the other processes, as soon as none of them needs this one any more.
-    pub fn finish(mut self) -> Result<()> {
-        // The last call waits without leaving the process.
-        self.has_threads = false;
+    /// Waits until none of the other processes needs this one any more. Its connections stay, for sessions that are made later: to disconnect,
+    /// drop it.
+    pub fn finish(&mut self) -> Result<()> {
+        // This call waits without leaving the process.
+        let has_threads = std::mem::take(&mut self.has_threads);
+        let finished = self.finish_here();
+        self.has_threads = has_threads;
+        finished
+    }
+
+    fn finish_here(&mut self) -> Result<()> {
         // All messages that other processes wait for have been received by then.
         while self.buffers.has_any() {
             self.wait_for_news(|process| Ok((!process.buffers.has_any()).then_some(())))?;
         }
-        self.part_from_strangers();
+        self.disconnect_other_programs();
         let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");
         let mut barrier = self.begin(steps)?;
         self.wait_here(&mut barrier)?;
-        self.launcher.barrier()?;
-        self.launcher.finish()
+        // The launcher hears of it once.
+        if !std::mem::replace(&mut self.has_finished, true) {
+            self.launcher.barrier()?;
+            self.launcher.finish()?;
+        }
+        Ok(())
     }
 
     /// Waits until the processes of other programs with which this one has communicators finish as well (MPI 5.0 §11.10.4). Processes that
     /// have ended are not waited for.
-    fn part_from_strangers(&mut self) {
+    fn disconnect_other_programs(&mut self) {
         let handles = Vec::from_iter(self.communicators.handles());
         let mut barriers = Vec::new();
         for handle in handles {
@@ -120,7 +137,7 @@ impl Process {
                     .members()
                     .iter()
                     .chain(remote.into_iter().flatten());
-                all.any(|member| self.contacts.is_stranger(*member))
+                all.any(|member| self.process_table.is_of_other_world(*member))
             });
             if has_strangers && let Ok(steps) = self.barrier(handle) {
                 barriers.extend(self.begin(steps.called("MPI_Finalize")));
@@ -134,32 +151,36 @@ impl Process {
 }
 
 /// The state of a process when it has connected with the others.
-struct Met {
+struct Connected {
     endpoint: Endpoint<Mpi>,
     peers: Vec<Peer>,
     /// The host of each, by the number of the first process there.
     hosts: Vec<u32>,
-    contacts: Contacts,
+    process_table: ProcessTable,
 }
 
 /// The state of the only process of a program: it has no others to connect with, and messages to itself need no network address.
-fn alone(methods: Methods) -> Result<Met> {
+fn alone(methods: Methods) -> Result<Connected> {
     let mut endpoint = Endpoint::new(config())?;
     let peer = look_up(&mut endpoint, "rank 0", "self://here")?;
     let own = Contact {
-        world: contacts::number()?,
-        host: contacts::host(methods)?,
-        formats: contacts::spoken()?,
+        world: process_table::number()?,
+        host: process_table::host(methods)?,
+        formats: process_table::own_formats()?,
         ..Contact::default()
     };
-    let mut contacts = Contacts::new(own, methods);
-    let host = contacts.own.host.clone();
-    contacts.add((contacts.own.world, 0), contacts.own.formats, &host);
-    Ok(Met {
+    let mut process_table = ProcessTable::new(own, methods);
+    let host = process_table.own.host.clone();
+    process_table.add(
+        (process_table.own.world, 0),
+        process_table.own.formats,
+        &host,
+    );
+    Ok(Connected {
         endpoint,
         peers: vec![peer],
         hosts: vec![0],
-        contacts,
+        process_table,
     })
 }
 
@@ -189,15 +210,15 @@ impl Published {
 }
 
 fn read_published(rank: u32, text: &str) -> Result<Published> {
-    let strange = || strange(rank, text);
-    let (rest, world) = text.rsplit_once(';').ok_or_else(strange)?;
-    let (host, addresses) = rest.split_once(';').ok_or_else(strange)?;
-    let (address, formats) = split_formats(addresses).map_err(|_| strange())?;
+    let invalid = || invalid_published(rank, text);
+    let (rest, world) = text.rsplit_once(';').ok_or_else(invalid)?;
+    let (host, addresses) = rest.split_once(';').ok_or_else(invalid)?;
+    let (address, formats) = split_formats(addresses).map_err(|_| invalid())?;
     Ok(Published {
         host: host.to_owned(),
         address,
         formats,
-        world: u64::from_str_radix(world, 16).map_err(|_| strange())?,
+        world: u64::from_str_radix(world, 16).map_err(|_| invalid())?,
     })
 }
 
@@ -213,10 +234,10 @@ fn config() -> Config {
 }
 
 /// Exchanges addresses. Processes of one host reach each other by `shm`, others by `tcp`.
-fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
+fn connect_processes(launcher: &mut Launcher, methods: Methods) -> Result<Connected> {
     let (rank, size) = (launcher.rank(), launcher.size());
     let listen = match methods.shm {
-        true => vec![format!("shm://{}", contacts::socket(rank)?.display())],
+        true => vec![format!("shm://{}", process_table::socket(rank)?.display())],
         false => Vec::new(),
     };
     let mut endpoint = Endpoint::new(Config {
@@ -225,19 +246,19 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     })?;
     let mut own = Contact {
         rank,
-        host: contacts::host(methods)?,
+        host: process_table::host(methods)?,
         near: listen.join(","),
-        formats: contacts::spoken()?,
+        formats: process_table::own_formats()?,
         ..Contact::default()
     };
     // All processes use the value of rank 0.
-    let world = contacts::number()?;
+    let world = process_table::number()?;
     let text = Published::of(&own, world).to_text();
     launcher.put(&key_of(rank), &text)?;
     if rank == 0 && !launcher.is_spawned() {
-        let key = match contacts::given_key()? {
+        let key = match process_table::given_key()? {
             Some(key) => key,
-            None => contacts::draw_key()?,
+            None => process_table::draw_key()?,
         };
         launcher.put(SECRET, &key.digits())?;
     }
@@ -246,7 +267,7 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
         (0..size).map(|other| read_published(other, &launcher.get(other, &key_of(other))?));
     let published = published.collect::<Result<Vec<_>>>()?;
     for (other, published) in (0..size).zip(&published) {
-        contacts::check_formats(&format!("rank {other}"), own.formats, published.formats)?;
+        process_table::check_formats(&format!("rank {other}"), own.formats, published.formats)?;
     }
     own.world = published[0].world;
     let is_near = |other: u32| published[other as usize].host == own.host;
@@ -271,8 +292,8 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
     let mut hosts = Vec::with_capacity(size as usize);
     let world = own.world;
     let own_host = own.host.clone();
-    let mut contacts = Contacts::new(own, methods);
-    contacts.key = key;
+    let mut process_table = ProcessTable::new(own, methods);
+    process_table.key = key;
     for (other, published) in (0..size).zip(&published) {
         let address = match published.host == own_host {
             true if other == rank => "self://here".to_owned(),
@@ -281,20 +302,20 @@ fn meet(launcher: &mut Launcher, methods: Methods) -> Result<Met> {
         };
         peers.push(look_up(&mut endpoint, &format!("rank {other}"), &address)?);
         let identity = (world, other);
-        hosts.push(contacts.add(identity, published.formats, &published.host));
+        hosts.push(process_table.add(identity, published.formats, &published.host));
     }
-    Ok(Met {
+    Ok(Connected {
         endpoint,
         peers,
         hosts,
-        contacts,
+        process_table,
     })
 }
 
 /// The key that all processes of the program use.
 pub(crate) fn common_key(launcher: &mut Launcher) -> Result<Secret> {
     let text = launcher.get(0, SECRET)?;
-    Secret::of_digits(&text).ok_or_else(|| strange(0, &text))
+    Secret::of_digits(&text).ok_or_else(|| invalid_published(0, &text))
 }
 
 /// Listens by `tcp`; returns the addresses, with commas between. If all callers are in this host's network, the loopback address
@@ -354,7 +375,7 @@ pub(crate) fn look_up(endpoint: &mut Endpoint<Mpi>, whose: &str, addresses: &str
     })
 }
 
-fn strange(rank: u32, published: &str) -> Error {
+fn invalid_published(rank: u32, published: &str) -> Error {
     let text = format!("rank {rank} has published {published:?}; does it run the same library?");
     Error::new(abi::ERR_OTHER, text)
 }

@@ -88,6 +88,16 @@ impl Steps {
         self.list.push(Step::Copy { from, into });
     }
 
+    pub(crate) fn pack(&mut self, from: &OwnedBuffer, into: &Memory) {
+        let what = (from.clone(), into.clone());
+        self.list.push(Step::Pack(Arc::new(what)));
+    }
+
+    pub(crate) fn unpack(&mut self, from: &Memory, into: &OwnedBuffer) {
+        let what = (from.clone(), into.clone());
+        self.list.push(Step::Unpack(Arc::new(what)));
+    }
+
     pub(crate) fn combine(&mut self, what: &Combine, from: &Memory, into: &Memory, count: u64) {
         let (what, from, into) = (what.clone(), from.clone(), into.clone());
         self.list.push(Step::Combine {
@@ -108,8 +118,7 @@ impl Steps {
             return Ok(buffer.memory.clone());
         }
         let packed = temporary(buffer.bytes()? as usize)?;
-        let from = OwnedBuffer::from(buffer);
-        self.list.push(Step::Pack(Arc::new((from, packed.clone()))));
+        self.pack(&buffer.into(), &packed);
         Ok(packed)
     }
 

@@ -56,6 +56,12 @@ impl Process {
         self.endpoint.take_interrupted();
     }
 
+    /// Whether a thread sleeps, or passes its time, outside.
+    #[inline(always)]
+    pub fn has_parked(&self) -> bool {
+        self.endpoint.has_parked()
+    }
+
     /// Wakes the thread that sleeps, if what this one has done concerns it.
     pub fn check_parked(&mut self) {
         self.endpoint.check_parked();

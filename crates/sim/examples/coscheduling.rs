@@ -6,7 +6,9 @@
 //!
 //! Each entry is simulated/printed, in seconds, with `=` after those within 15 %; a strategy that the thesis does not have is only simulated.
 //! After the table it prints how many entries a factor for each strategy, each workload, or both could meet. All of it takes half a
-//! minute of processor time for each seed. `seeds=N`, `workloads=5,12` and `strategies=SB,PB` choose what is run; the word `verdicts`
+//! minute of processor time for each seed. `seeds=N`, `workloads=5,12` and `strategies=SB,PB` choose what is run; `span=120` shortens
+//! programs so that an entry takes about 120 s of virtual time. The word `or` begins another model, from the profile's values again; at
+//! the end it then prints how many entries are met if each strategy, workload or entry has the model that suits it best. The word `verdicts`
 //! prints instead what the text states and whether it holds with the shipped values (with `quick`, in programs that are shortened).
 //! With `JOBS` in the environment each run reports its jobs.
 #![forbid(unsafe_code)]
@@ -25,22 +27,45 @@ use causeway_sim::figures::{self, Effort};
 use causeway_sim::profile::edit;
 use causeway_sim::workloads::random::Random;
 
+const PROFILE: &str = include_str!("../profiles/coscheduling.toml");
+
+/// The runs that are made with each model.
+struct Runs {
+    seeds: u64,
+    workloads: Vec<usize>,
+    strategies: Vec<(&'static str, Strategy)>,
+    /// The seconds of virtual time that an entry is to take, if programs are shortened.
+    span: Option<f64>,
+}
+
+/// The longest programs are made this many times shorter.
+const SHORTEST: f64 = 40.0;
+
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut text = include_str!("../profiles/coscheduling.toml").to_owned();
-    let (mut seeds, mut chosen) = (1, (1..=12).collect::<Vec<usize>>());
-    let mut strategies: Vec<(&str, Strategy)> = Strategy::all().collect();
+    let mut models = vec![(PROFILE.to_owned(), Vec::new())];
+    let mut runs = Runs {
+        seeds: 1,
+        workloads: (1..=12).collect(),
+        strategies: Strategy::all().collect(),
+        span: None,
+    };
     for arg in std::env::args().skip(1) {
         if ["verdicts", "quick"].contains(&arg.as_str()) {
+            continue;
+        }
+        if arg == "or" {
+            models.push((PROFILE.to_owned(), Vec::new()));
             continue;
         }
         let Some((key, value)) = arg.split_once('=') else {
             return Err(format!("{arg} is not understood: it should be key=value").into());
         };
         match key {
-            "seeds" => seeds = value.parse()?,
+            "seeds" => runs.seeds = value.parse()?,
+            "span" => runs.span = Some(value.parse()?),
             "workloads" => {
-                chosen = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
-                if let Some(none) = chosen.iter().find(|number| !(1..=12).contains(*number)) {
+                runs.workloads = value.split(',').map(str::parse).collect::<Result<_, _>>()?;
+                if let Some(none) = runs.workloads.iter().find(|of| !(1..=12).contains(*of)) {
                     return Err(format!("there is no workload {none}, only 1 to 12").into());
                 }
             }
@@ -50,18 +75,38 @@ fn main() -> Result<(), Box<dyn Error>> {
                 if let Some(none) = named.iter().find(|name| !is_known(name)) {
                     return Err(format!("there is no strategy {none}").into());
                 }
-                strategies.retain(|(name, _)| named.contains(name));
+                runs.strategies.retain(|(name, _)| named.contains(name));
             }
             key => {
-                text = edit::with_value(&text, key, value)
+                let (text, changes) = models.last_mut().ok_or("no model")?;
+                *text = edit::with_value(text, key, value)
                     .ok_or_else(|| format!("the profile has no {key}"))?;
+                changes.push(arg);
             }
         }
     }
     if std::env::args().any(|arg| arg == "verdicts") {
         return verdicts();
     }
-    let costs = Costs::read("coscheduling.toml", &text)?;
+    let mut met = Vec::new();
+    for (text, changes) in &models {
+        if models.len() > 1 {
+            println!("with {}", changes.join(" "));
+        }
+        met.push(print_table(
+            &Costs::read("coscheduling.toml", text)?,
+            &runs,
+        )?);
+    }
+    if models.len() > 1 {
+        print_met_by_any(&met, &runs);
+    }
+    Ok(())
+}
+
+/// Simulates and prints a model's times. Returns for each strategy and workload whether its entry is met.
+fn print_table(costs: &Costs, runs: &Runs) -> Result<Vec<bool>, Box<dyn Error>> {
+    let (strategies, chosen) = (&runs.strategies, &runs.workloads);
     let tasks: Vec<(usize, usize)> = (0..strategies.len())
         .flat_map(|s| chosen.iter().map(move |&w| (s, w)))
         .collect();
@@ -75,7 +120,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                     let Some(&(strategy, workload)) = tasks.get(at) else {
                         break;
                     };
-                    let time = mean(&costs, strategies[strategy].1, workload, seeds);
+                    let time = mean(costs, strategies[strategy].1, workload, runs);
                     if let Ok(mut found) = found.lock() {
                         found[at] = time;
                     }
@@ -84,20 +129,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     });
     let found = found.into_inner()?;
-    let (mut met, mut all, mut logs) = (0, 0, 0.0);
+    let (mut are_met, mut all, mut logs) = (Vec::new(), 0, 0.0);
     let mut logarithms = Vec::new();
     for (place, (name, strategy)) in strategies.iter().enumerate() {
         print!("{name:7}");
         for (column, workload) in chosen.iter().enumerate() {
             let time = found[place * chosen.len() + column];
-            match printed::completion(*strategy, *workload) {
+            let printed = printed::completion(*strategy, *workload);
+            let is_met = printed.is_some_and(|printed| (time / printed - 1.0).abs() <= 0.15);
+            are_met.push(is_met);
+            match printed {
                 Some(printed) => {
-                    let apart = time / printed - 1.0;
-                    met += usize::from(apart.abs() <= 0.15);
                     all += 1;
                     logs += (time / printed).ln().abs();
                     logarithms.push((place, column, (time / printed).ln()));
-                    let mark = if apart.abs() <= 0.15 { '=' } else { ' ' };
+                    let mark = if is_met { '=' } else { ' ' };
                     print!(" {time:5.0}/{printed:<4.0}{mark}");
                 }
                 None => print!(" {time:5.0}      "),
@@ -106,7 +152,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!();
     }
     println!(
-        "{met} of {all} within 15 %, mean |log| {:.3}",
+        "{} of {all} within 15 %, mean |log| {:.3}",
+        are_met.iter().filter(|is_met| **is_met).count(),
         logs / f64::from(all.max(1))
     );
     let factors = |free| met_with_factors(&logarithms, strategies.len(), free);
@@ -116,7 +163,45 @@ fn main() -> Result<(), Box<dyn Error>> {
         factors((false, true)),
         factors((true, true))
     );
-    Ok(())
+    Ok(are_met)
+}
+
+/// Prints how many entries are met if each strategy, each workload or each entry may have the model that suits it best, and those that
+/// none meets. Each model has a value for each entry, strategy by strategy.
+fn print_met_by_any(met: &[Vec<bool>], runs: &Runs) {
+    let (strategies, workloads) = (runs.strategies.len(), runs.workloads.len());
+    let most = |entries: &dyn Fn(usize) -> bool| {
+        let count = |model: &Vec<bool>| {
+            let met = model.iter().enumerate();
+            met.filter(|(entry, is_met)| **is_met && entries(*entry))
+                .count()
+        };
+        met.iter().map(count).max().unwrap_or(0)
+    };
+    let sum = |parts: usize, part_of: &dyn Fn(usize) -> usize| -> usize {
+        (0..parts)
+            .map(|part| most(&|entry| part_of(entry) == part))
+            .sum()
+    };
+    println!(
+        "within 15 % with the model that suits best: {} if each strategy has its own, {} each workload, {} each entry; with none:",
+        sum(strategies, &|entry| entry / workloads),
+        sum(workloads, &|entry| entry % workloads),
+        sum(strategies * workloads, &|entry| entry)
+    );
+    for (place, (name, strategy)) in runs.strategies.iter().enumerate() {
+        let is_met = |column: usize| met.iter().any(|model| model[place * workloads + column]);
+        let missed: Vec<String> = (0..workloads)
+            .filter(|&column| {
+                let printed = printed::completion(*strategy, runs.workloads[column]);
+                printed.is_some() && !is_met(column)
+            })
+            .map(|column| runs.workloads[column].to_string())
+            .collect();
+        if !missed.is_empty() {
+            println!("  {name} {}", missed.join(", "));
+        }
+    }
 }
 
 /// How many entries are met if times are divided by a factor for each strategy, each workload, or
@@ -229,12 +314,22 @@ fn verdicts() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn mean(costs: &Costs, strategy: Strategy, workload: usize, seeds: u64) -> f64 {
-    let jobs = workloads::jobs(workload, &costs.grains);
-    let sum: f64 = (1..=seeds)
+fn mean(costs: &Costs, strategy: Strategy, workload: usize, runs: &Runs) -> f64 {
+    let mut costs = costs.clone();
+    let printed = printed::completion(strategy, workload);
+    let shorter = match (printed, runs.span) {
+        (Some(printed), Some(span)) => (printed / span).clamp(1.0, SHORTEST) as u32,
+        _ => 1,
+    };
+    costs.host.job_skew = (costs.host.job_skew / u64::from(shorter)).max(1);
+    let jobs: Vec<_> = workloads::jobs(workload, &costs.grains)
+        .into_iter()
+        .map(|job| job.shortened(shorter))
+        .collect();
+    let sum: f64 = (1..=runs.seeds)
         .map(|seed| {
             let experiment = Experiment {
-                costs,
+                costs: &costs,
                 settings: costs.settings(strategy),
                 jobs: &jobs,
                 seed,
@@ -257,5 +352,5 @@ fn mean(costs: &Costs, strategy: Strategy, workload: usize, seeds: u64) -> f64 {
             })
         })
         .sum();
-    sum / seeds as f64
+    sum / runs.seeds as f64 * f64::from(shorter)
 }

@@ -1,20 +1,20 @@
 //! Finds out which of several ways to do the same work is fastest, while the work is done.
 //!
 //! The fastest way differs between machines, and a virtual machine's processors are moved about while it runs. So work is divided
-//! into *turns*, which are timed, and turns into cycles. In each cycle, the last turns are done in one of the other ways, each of
-//! those in its cycle, and the times of the fastest turns of that way and of the preferred way are compared.
+//! into *samples*, which are timed, and samples into cycles. In each cycle, the last samples are done in one of the other ways, each of
+//! those in its cycle, and the times of the fastest samples of that way and of the preferred way are compared.
 
 use std::time::{Duration, Instant};
 
-/// Turns at the end of a cycle that are done in another way.
+/// Samples at the end of a cycle that are done in another way.
 const TRIED: u32 = 4;
-/// Turns in the first cycle, and in each later one. With so many, trying a way that takes twice as long costs 3 %.
-const TURNS: (u32, u32) = (16, 128);
-const SHORT_TURNS: u32 = 8;
+/// Samples in the first cycle, and in each later one. With so many, trying a way that takes twice as long costs 3 %.
+const SAMPLES: (u32, u32) = (16, 128);
+const SHORT_SAMPLES: u32 = 8;
 /// If a way took several times as long as the preferred one when it was last tried, the cycle in which it is tried again has as
-/// many times more turns, up to this factor: trying it then costs as little as trying a faster way.
+/// many times more samples, up to this factor: trying it then costs as little as trying a faster way.
 const LONGER: u32 = 8;
-/// Turns of the preferred way that count: the last ones before another way's, so that both have found the same machine.
+/// Samples of the preferred way that count: the last ones before another way's, so that both have found the same machine.
 const COMPARED: u32 = 16;
 /// The other way is preferred from the next cycle on if it has taken less than this part of the time.
 const BETTER: f64 = 15.0 / 16.0;
@@ -25,10 +25,10 @@ pub struct Choice<const WAYS: usize> {
     preferred: usize,
     /// The way that is tried in this cycle.
     tried: usize,
-    /// Turns of the cycle that have begun, and how many it has.
-    turn: u32,
-    turns: u32,
-    /// Turns of a cycle without slow ways.
+    /// Samples of the cycle that have begun, and how many it has.
+    sample: u32,
+    samples: u32,
+    /// Samples of a cycle without slow ways.
     usual: u32,
     /// The least time for a unit in this cycle, in nanoseconds: preferred, and tried.
     least: [f64; 2],
@@ -36,16 +36,16 @@ pub struct Choice<const WAYS: usize> {
     slowness: [u32; WAYS],
 }
 
-/// A turn: work that is done in one way.
+/// A sample: work that is done in one way.
 #[derive(Debug)]
-pub struct Turn {
+pub struct Sample {
     way: usize,
     is_other: bool,
     counts: bool,
     start: Instant,
 }
 
-impl Turn {
+impl Sample {
     /// The way, by its number from 0 on.
     #[inline]
     pub fn way(&self) -> usize {
@@ -56,38 +56,38 @@ impl Turn {
 impl<const WAYS: usize> Choice<WAYS> {
     /// A choice that begins with preferring the way of this number, which is below `WAYS`.
     pub fn new(preferred: usize) -> Self {
-        Self::with_turns(preferred, TURNS.0)
+        Self::with_samples(preferred, SAMPLES.0)
     }
 
-    fn with_turns(preferred: usize, turns: u32) -> Self {
+    fn with_samples(preferred: usize, samples: u32) -> Self {
         const { assert!(WAYS > 1) };
         Self {
             preferred,
             tried: (preferred + 1) % WAYS,
-            turn: 0,
-            turns,
-            usual: turns,
+            sample: 0,
+            samples,
+            usual: samples,
             least: [f64::INFINITY; 2],
             slowness: [1; WAYS],
         }
     }
 
-    /// Begins a turn. There is one at a time.
-    pub fn begin(&mut self) -> Turn {
+    /// Begins a sample. There is one at a time.
+    pub fn begin(&mut self) -> Sample {
         self.begin_at(Instant::now())
     }
 
-    fn begin_at(&mut self, start: Instant) -> Turn {
-        if self.turn == self.turns {
+    fn begin_at(&mut self, start: Instant) -> Sample {
+        if self.sample == self.samples {
             self.next_cycle();
         }
-        let tried_from = self.turns - TRIED;
-        let is_other = self.turn >= tried_from;
-        // The first turn of a way does not count: it finds the caches as another way has left them.
-        let is_first = self.turn == 0 || self.turn == tried_from;
-        let counts = !is_first && self.turn + COMPARED >= tried_from;
-        self.turn += 1;
-        Turn {
+        let tried_from = self.samples - TRIED;
+        let is_other = self.sample >= tried_from;
+        // The first sample of a way does not count: it finds the caches as another way has left them.
+        let is_first = self.sample == 0 || self.sample == tried_from;
+        let counts = !is_first && self.sample + COMPARED >= tried_from;
+        self.sample += 1;
+        Sample {
             way: if is_other { self.tried } else { self.preferred },
             is_other,
             counts,
@@ -107,35 +107,35 @@ impl<const WAYS: usize> Choice<WAYS> {
         if self.tried == self.preferred {
             self.tried = (self.tried + 1) % WAYS;
         }
-        self.turn = 0;
-        self.usual = (2 * self.usual).min(TURNS.1);
-        self.turns = self.usual * self.slowness[self.tried];
+        self.sample = 0;
+        self.usual = (2 * self.usual).min(SAMPLES.1);
+        self.samples = self.usual * self.slowness[self.tried];
     }
 
-    /// Ends a turn in which so many units of work were done.
-    pub fn end(&mut self, turn: &Turn, units: u64) {
-        self.end_at(turn, units, Instant::now());
+    /// Ends a sample in which so many units of work were done.
+    pub fn end(&mut self, sample: &Sample, units: u64) {
+        self.end_at(sample, units, Instant::now());
     }
 
-    fn end_at(&mut self, turn: &Turn, units: u64, now: Instant) {
-        if turn.counts && units > 0 {
-            let least = &mut self.least[usize::from(turn.is_other)];
-            let time: Duration = now.duration_since(turn.start);
+    fn end_at(&mut self, sample: &Sample, units: u64, now: Instant) {
+        if sample.counts && units > 0 {
+            let least = &mut self.least[usize::from(sample.is_other)];
+            let time: Duration = now.duration_since(sample.start);
             *least = least.min(time.as_nanos() as f64 / units as f64);
         }
     }
 }
 
-/// A turn has this many pieces, or fewer if they have this many units together: compared with that, reading the clock
+/// A sample has this many pieces, or fewer if they have this many units together: compared with that, reading the clock
 /// takes no time.
 const PIECES: (u32, u64) = (16, 32 << 10);
 
-/// A choice for short pieces of work, some of which make a turn. A unit is a copied byte, or work that takes about as long.
+/// A choice for short pieces of work, some of which make a sample. A unit is a copied byte, or work that takes about as long.
 #[derive(Debug)]
 pub struct ShortChoice<const WAYS: usize> {
     choice: Choice<WAYS>,
-    turn: Option<Turn>,
-    /// Pieces left of the turn, and units so far.
+    sample: Option<Sample>,
+    /// Pieces left of the sample, and units so far.
     left: u32,
     units: u64,
 }
@@ -144,8 +144,8 @@ impl<const WAYS: usize> ShortChoice<WAYS> {
     /// As [`Choice::new`].
     pub fn new(preferred: usize) -> Self {
         Self {
-            choice: Choice::with_turns(preferred, SHORT_TURNS),
-            turn: None,
+            choice: Choice::with_samples(preferred, SHORT_SAMPLES),
+            sample: None,
             left: 0,
             units: 0,
         }
@@ -154,8 +154,8 @@ impl<const WAYS: usize> ShortChoice<WAYS> {
     /// The way in which the next piece of work is to be done, by its number.
     #[inline]
     pub fn way(&self) -> usize {
-        match &self.turn {
-            Some(turn) => turn.way,
+        match &self.sample {
+            Some(sample) => sample.way,
             None => self.choice.preferred,
         }
     }
@@ -172,17 +172,17 @@ impl<const WAYS: usize> ShortChoice<WAYS> {
         self.left = self.left.saturating_sub(1);
         self.units += units;
         if self.left == 0 || self.units >= PIECES.1 {
-            self.next_turn(clock());
+            self.next_sample(clock());
         }
     }
 
-    fn next_turn(&mut self, now: Instant) {
+    fn next_sample(&mut self, now: Instant) {
         self.left = PIECES.0;
         let units = std::mem::take(&mut self.units);
-        if let Some(turn) = &self.turn {
-            self.choice.end_at(turn, units, now);
+        if let Some(sample) = &self.sample {
+            self.choice.end_at(sample, units, now);
         }
-        self.turn = Some(self.choice.begin_at(now));
+        self.sample = Some(self.choice.begin_at(now));
     }
 }
 
@@ -190,7 +190,7 @@ impl<const WAYS: usize> ShortChoice<WAYS> {
 mod tests {
     use super::*;
 
-    /// Time of a piece of 100 units that takes so many ns when undisturbed: every tenth turn takes ten times as long.
+    /// Time of a piece of 100 units that takes so many ns when undisturbed: every tenth sample takes ten times as long.
     fn time(piece: u32, nanos: u64) -> Duration {
         let disturbed = if piece % 160 < 16 { 10 } else { 1 };
         Duration::from_nanos(nanos * disturbed)
@@ -249,18 +249,18 @@ mod tests {
         }
     }
 
-    /// Time between two turns counts for neither way, and turns without work do not count.
+    /// Time between two samples counts for neither way, and samples without work do not count.
     #[test]
-    fn turns_are_timed_from_their_beginnings_to_their_ends() {
+    fn samples_are_timed_from_their_beginnings_to_their_ends() {
         let (mut choice, mut clock) = (Choice::<2>::new(1), Instant::now());
         let mut first = 0;
         for number in 0..1000 {
-            let turn = choice.begin_at(clock);
-            first += u32::from(turn.way() == 0);
+            let sample = choice.begin_at(clock);
+            first += u32::from(sample.way() == 0);
             let units = u64::from(number % 7 != 0);
-            clock += Duration::from_micros([10, 20][turn.way()] * units);
-            choice.end_at(&turn, units, clock);
-            clock += Duration::from_micros([100, 1][turn.way()]);
+            clock += Duration::from_micros([10, 20][sample.way()] * units);
+            choice.end_at(&sample, units, clock);
+            clock += Duration::from_micros([100, 1][sample.way()]);
         }
         assert!(first > 900, "{first}");
     }

@@ -66,7 +66,7 @@ fn word() -> io::Result<&'static AtomicU64> {
     }
     let (made, is_page) = match cleared_in_children() {
         Ok(word) => (word, true),
-        Err(_) => (told_of_children()?, false),
+        Err(_) => (child_flag()?, false),
     };
     match WORD.compare_exchange(ptr::null_mut(), made, AcqRel, Acquire) {
         // SAFETY: a page that is never unmapped again, or a static.
@@ -97,14 +97,14 @@ fn cleared_in_children() -> io::Result<*mut AtomicU64> {
 }
 
 /// A word that a handler, registered with the C library, clears in children.
-fn told_of_children() -> io::Result<*mut AtomicU64> {
-    static TOLD: AtomicU64 = AtomicU64::new(0);
+fn child_flag() -> io::Result<*mut AtomicU64> {
+    static CHILD_FLAG: AtomicU64 = AtomicU64::new(0);
     extern "C" fn clear() {
-        TOLD.store(0, Relaxed);
+        CHILD_FLAG.store(0, Relaxed);
     }
     // SAFETY: the handler touches an atomic only, which is allowed in a child of a process of several threads.
     match unsafe { libc::pthread_atfork(None, None, Some(clear)) } {
-        0 => Ok(ptr::from_ref(&TOLD).cast_mut()),
+        0 => Ok(ptr::from_ref(&CHILD_FLAG).cast_mut()),
         error => Err(io::Error::from_raw_os_error(error)),
     }
 }
@@ -183,7 +183,7 @@ mod tests {
     /// For both ways of detecting a fork.
     #[test]
     fn the_word_is_cleared_in_children_only() {
-        for word in [cleared_in_children().unwrap(), told_of_children().unwrap()] {
+        for word in [cleared_in_children().unwrap(), child_flag().unwrap()] {
             // SAFETY: both stay valid for ever.
             let word = unsafe { &*word };
             word.store(7, Relaxed);

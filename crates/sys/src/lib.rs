@@ -3,9 +3,9 @@
 //!
 //! Read [`memory`] first: everything above posts operations on [`memory::Memory`]. Then, in the order in which a pair of processes meets: [`socket`] (Unix sockets with descriptors and peer credentials), [`memfd`] and
 //! [`mapping`] (memory that both see), [`epoll`] (sleeping on all of them), [`futex`] (sleeping on a word of that memory), [`membarrier`] (fences that only the slow side pays for) and [`attach`] (copying from and to
-//! another process's memory). [`net`] and [`datagram`] are the sockets between hosts. By [`lock`], [`followers`] and [`entering`] the threads of a program share one instance; by [`standby`] one thread makes progress for
+//! another process's memory). [`net`] and [`datagram`] are the sockets between hosts. By [`lock`], [`followers`] and [`critical_section`] the threads of a program share one instance; by [`progress_thread`] one thread makes progress for
 //! the others; by [`sleepers`] processes that share memory wake each other. A forked child must not touch what its parent shares with other processes: code that uses such resources first checks, by [`fork`], that it
-//! runs in the process that made them. The modules [`ahead`], [`aliasing`], [`calendar`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`],
+//! runs in the process that made them. The modules [`ahead`], [`aliasing`], [`wall_clock`], [`choice`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prices`], [`process`], [`random`], [`secret`],
 //! [`shared`], [`small`], [`stream`], [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
 //!
 //! This crate knows no protocol. It is one of six that may use `unsafe`, with
@@ -15,12 +15,11 @@ pub mod ahead;
 pub mod aliasing;
 pub mod attach;
 pub mod blocks;
-pub mod calendar;
 pub mod choice;
 pub mod combine;
+pub mod critical_section;
 pub mod datagram;
 mod diag;
-pub mod entering;
 pub mod epoll;
 pub mod extended;
 pub mod followers;
@@ -44,6 +43,7 @@ pub mod pinned;
 pub mod pmix;
 pub mod prices;
 pub mod process;
+pub mod progress_thread;
 pub mod random;
 pub mod runnable;
 pub mod secret;
@@ -51,10 +51,10 @@ pub mod shared;
 pub mod sleepers;
 pub mod small;
 pub mod socket;
-pub mod standby;
 pub mod stream;
 pub mod thread;
 mod timing;
 pub mod trusted_file;
 pub mod waits;
+pub mod wall_clock;
 pub mod word;

@@ -125,7 +125,7 @@ pub fn enter(
             lock.sleep(wakes);
             in_vain += 1;
             if in_vain >= IN_VAIN {
-                ask_to_hand_over(lock);
+                request_handover(lock);
             }
         } else {
             about_to_sleep = Some(begin_sleep(lock));
@@ -140,7 +140,7 @@ pub fn enter(
 }
 
 /// Makes the thread that leaves next hand the lock to a waiting thread, if there is one.
-pub fn ask_to_hand_over(lock: &impl LockMemory) {
+pub fn request_handover(lock: &impl LockMemory) {
     lock.asked().store(1, Relaxed);
 }
 

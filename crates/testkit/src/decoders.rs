@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
-use causeway_transport::agent::{Credentials, Speaker};
+use causeway_transport::agent::{AgentHandshake, Credentials};
 use causeway_transport::session::{Bounds, Session};
 use causeway_transport::{
     Access, Address, Atomic, Direction, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans,
@@ -85,7 +85,7 @@ pub fn all() -> &'static [Decoder] {
         "vi": virtual_interface, samples::virtual_interfaces;
         "firmware": cards::fuzz::feed, cards::fuzz::samples;
         "window_notice": canonical::<window::Notice>, samples::window_notices;
-        "meeting": canonical::<contact::Meeting>, samples::meetings;
+        "meeting": canonical::<contact::LeaderMessage>, samples::meetings;
         "run_event": run_event, samples::run_events;
         "pmi": pmi_lines, samples::pmi_lines;
         "address": address, samples::addresses;
@@ -245,10 +245,10 @@ fn agent_messages(bytes: &[u8]) {
         key: [7; 32].into(),
         nodes: None,
     };
-    let mut speaker = Speaker::new(user);
-    speaker.on_request(&credentials, &request);
+    let mut handshake = AgentHandshake::new(user);
+    handshake.on_request(&credentials, &request);
     // No reply is good for the same again.
-    let again = speaker.on_request(&credentials, &request);
+    let again = handshake.on_request(&credentials, &request);
     assert!(matches!(again, agent::Reply::Refused(_)), "{again:?}");
 }
 

@@ -1,8 +1,8 @@
 //! Agents: a process of root that holds the keys of a node makes handshakes for processes of the node's users, which
 //! hold no keys.
 //!
-//! [`Agent`] tells a process without keys where its agent listens. `tcp` calls the agent during its handshake, over a `Line`, and uses the
-//! connection by itself afterwards: no message passes through the agent. [`Speaker`] is the agent's part of one handshake: a pure state
+//! [`Agent`] states where the agent of a process without keys listens. `tcp` calls the agent during its handshake, over an `AgentConnection`, and uses the
+//! connection by itself afterwards: no message passes through the agent. [`AgentHandshake`] is the agent's part of one handshake: a pure state
 //! machine that takes requests and returns replies. Its caller has asked the kernel which user's process sends the requests
 //! ([`causeway_sys::socket::RecordSocket::peer`]).
 //!
@@ -26,7 +26,7 @@ use crate::address::Address;
 use crate::ciphers::SessionKeys;
 use crate::error::PeerError;
 use crate::nodes::Nodes;
-use crate::nodes::exchange::{Exchange, Failed, Finished, Proving};
+use crate::nodes::handshake::{Failed, Finished, NodeHandshake, NodeProof};
 use crate::tcp::handshake::{Role, keyed};
 
 /// The agent that makes the handshakes of a process without keys.
@@ -42,7 +42,7 @@ impl Agent {
     /// Fails if nothing listens at the agent's socket, or a process listens there that is neither root's nor this process's own user's.
     /// Succeeds if the agent only has too many callers at present.
     pub fn check(&self) -> Result<(), PeerError> {
-        match Line::connect(&self.socket) {
+        match AgentConnection::connect(&self.socket) {
             Ok(_) | Err(PeerError::Full(_)) => Ok(()),
             Err(error) => Err(error),
         }
@@ -59,25 +59,26 @@ impl Agent {
 
 /// A connection to an agent, for one handshake.
 #[derive(Debug)]
-pub(crate) struct Line(RecordSocket);
+pub(crate) struct AgentConnection(RecordSocket);
 
-impl Line {
+impl AgentConnection {
     /// Calls the agent that listens at this path, if that process is root's or this process's own user's.
     pub(crate) fn connect(path: &Path) -> Result<Self, PeerError> {
-        let socket = RecordSocket::connect(path).map_err(|error| out_of_reach(path, &error))?;
+        let socket =
+            RecordSocket::connect(path).map_err(|error| unreachable_agent(path, &error))?;
         let agent = socket.peer().map_err(|error| lost(path, &error))?;
         let own = rustix::process::geteuid().as_raw();
         let is_trusted = agent.uid == 0 || agent.uid == own;
         if is_overflow_user(agent.uid) {
             return Err(PeerError::Unauthorised(format!(
-                "root of this host has no number in this process's user namespace, so that it cannot tell whether root's agent listens at {}: \
+                "root of this host is not mapped into this process's user namespace, so that it cannot verify that root's agent listens at {}: \
                  use the file system from outside of this container, or a mount",
                 path.display()
             )));
         }
         if !is_trusted {
             return Err(PeerError::Unauthorised(format!(
-                "user {} listens in the place of this node's agent ({}), who is neither root nor this process's user",
+                "user {} listens at the address of this node's agent ({}), and is neither root nor this process's user",
                 agent.uid,
                 path.display()
             )));
@@ -120,7 +121,7 @@ impl Line {
     }
 }
 
-fn out_of_reach(path: &Path, error: &io::Error) -> PeerError {
+fn unreachable_agent(path: &Path, error: &io::Error) -> PeerError {
     let path = path.display();
     match error.kind() {
         io::ErrorKind::WouldBlock => PeerError::Full(format!(
@@ -161,7 +162,7 @@ pub struct Credentials {
 }
 
 /// An agent's part of one handshake. See the module's page.
-pub struct Speaker {
+pub struct AgentHandshake {
     user: User,
     state: State,
 }
@@ -169,11 +170,11 @@ pub struct Speaker {
 enum State {
     New,
     Keyed(Box<snow::HandshakeState>),
-    Nodes(Box<Exchange>),
+    Nodes(Box<NodeHandshake>),
     Over,
 }
 
-impl Speaker {
+impl AgentHandshake {
     /// The agent's part for a connection that speaks for this user.
     pub fn new(user: User) -> Self {
         Self {
@@ -196,8 +197,10 @@ impl Speaker {
     pub fn on_request(&mut self, credentials: &Credentials, request: &Request) -> Reply {
         let replied = match (std::mem::replace(&mut self.state, State::Over), request) {
             (State::New, Request::Open(open)) => self.open(credentials, open),
-            (State::Keyed(noise), Request::Heard(message)) => finish_keyed(noise, message),
-            (State::Nodes(exchange), Request::Heard(message)) => finish_nodes(*exchange, message),
+            (State::Keyed(noise), Request::PeerStep(message)) => finish_keyed(noise, message),
+            (State::Nodes(exchange), Request::PeerStep(message)) => {
+                finish_nodes(*exchange, message)
+            }
             _ => Err("the requests come in the wrong order".to_owned()),
         };
         replied.unwrap_or_else(Reply::Refused)
@@ -243,8 +246,8 @@ impl Speaker {
                 let address = open.address.parse::<Address>();
                 let address = address.map_err(|error| error.to_string())?;
                 let proving =
-                    Proving::calling(nodes, &address).map_err(|error| error.to_string())?;
-                let exchange = Exchange::new(true, fast_aes, key, proving, &prologue);
+                    NodeProof::calling(nodes, &address).map_err(|error| error.to_string())?;
+                let exchange = NodeHandshake::new(true, fast_aes, key, proving, &prologue);
                 let mut exchange = exchange
                     .map_err(broken_noise)?
                     .with_user(Some(self.user.clone()));
@@ -263,7 +266,7 @@ impl Speaker {
                 message
             }
         };
-        Ok(Reply::Say(message))
+        Ok(Reply::SendStep(message))
     }
 }
 
@@ -277,7 +280,7 @@ fn finish_keyed(mut noise: Box<snow::HandshakeState>, message: &[u8]) -> Result<
 }
 
 /// Finishes a handshake with the server's message, where nodes prove their identity.
-fn finish_nodes(mut exchange: Exchange, message: &[u8]) -> Result<Reply, String> {
+fn finish_nodes(mut exchange: NodeHandshake, message: &[u8]) -> Result<Reply, String> {
     exchange.read(message).map_err(|failed| match failed {
         Failed::WrongKey => WRONG_KEY.to_owned(),
         Failed::Malformed(error) => format!("the server's certificate: {error}"),

@@ -1,4 +1,4 @@
-//! Waits inside a call: the only place in this crate that reads the clock.
+//! Waits and measurements inside a call: the only place in this crate that reads the clock.
 //!
 //! While such a call lasts, its caller cannot pass in the present time. There are few: a method
 //! that is dropped lets accepted packets leave first, and revoking memory waits for the peer that
@@ -26,9 +26,25 @@ impl Blocking {
     }
 }
 
+/// Measures a part of one call, such as a copy.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    /// A stopwatch that runs from now on.
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    /// The time since it was started.
+    pub(crate) fn read(self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
 /// Runs a function that may block; returns how long it took.
 pub(crate) fn measure(block: impl FnOnce()) -> Duration {
-    let start = Instant::now();
+    let stopwatch = Stopwatch::start();
     block();
-    start.elapsed()
+    stopwatch.read()
 }

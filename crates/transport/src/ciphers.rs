@@ -145,7 +145,7 @@ impl std::fmt::Debug for Ciphers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tags::tests::shaken_with;
+    use crate::tags::tests::finished_handshake_with;
 
     /// Noise's own transport state and these ciphers understand each other, in both directions, also after changes of keys: builds
     /// before this module use the former.
@@ -156,7 +156,7 @@ mod tests {
             (false, "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s"),
         ] {
             for initiates in [true, false] {
-                let (one, other) = shaken_with(protocol);
+                let (one, other) = finished_handshake_with(protocol);
                 let (mut own, theirs) = match initiates {
                     true => (one, other),
                     false => (other, one),

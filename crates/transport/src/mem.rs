@@ -385,7 +385,7 @@ impl Method for Mem {
 
     fn confirm_address(&self, peer: Peer, claimed: &Address) -> Option<Address> {
         let link = self.slots.get(peer)?.link.as_ref()?;
-        let ours = claimed.scheme() == SCHEME && link.leads_to(claimed.rest());
+        let ours = claimed.scheme() == SCHEME && link.listens_at(claimed.rest());
         ours.then(|| claimed.clone())
     }
 

@@ -323,6 +323,12 @@ pub trait Method: Send {
         Err(SendError::Unsupported("this method has no remote atomics"))
     }
 
+    /// From how many bytes on messages to a peer that wait for room are better announced, and read by the peer, although they would
+    /// fit into a packet. `None`: they are better sent whole.
+    fn announces_from(&mut self, _peer: Peer) -> Option<usize> {
+        None
+    }
+
     /// Sets how transfers from now on are shared with the peers, where method and peer support that: on one host both
     /// processes may copy parts of one transfer, whichever of them polls and has nothing else to do. The guarantees for
     /// transfers apply to shared ones as well. Other methods ignore the call.

@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use causeway_sys::calendar::seconds_since_1970 as now;
+use causeway_sys::wall_clock::seconds_since_1970 as now;
 pub use causeway_wire::node::{CLIENT, Certificate, PublicKey, files, is_name};
 use causeway_wire::tcp::Refusal;
 
@@ -26,7 +26,7 @@ use crate::resolve;
 use crate::shm::paths;
 
 pub mod authority;
-pub(crate) mod exchange;
+pub(crate) mod handshake;
 pub mod member;
 
 pub use authority::{Authority, fingerprint};
@@ -93,7 +93,7 @@ pub struct Membership {
     member: Member,
     authorities: Vec<PublicKey>,
     revoked: HashSet<u64>,
-    /// The role of the process at an address, by [`one_spelling`] of the address.
+    /// The role of the process at an address, by [`canonical`] of the address.
     pinned: HashMap<Address, String>,
 }
 
@@ -118,7 +118,7 @@ impl Membership {
     /// Requires that the process which replies at this address is a node with this role. Once any address is pinned, addresses that are
     /// not pinned are not called. Fails for an address that is pinned to another role.
     pub fn pin(&mut self, address: &str, role: &str) -> Result<(), Error> {
-        let place = one_spelling(&address.parse()?)?;
+        let place = canonical(&address.parse()?)?;
         let pinned = self.pinned.entry(place);
         match *pinned.or_insert_with(|| role.to_owned()) == *role {
             true => Ok(()),
@@ -134,12 +134,12 @@ impl Membership {
         if self.pinned.is_empty() {
             return Ok(None);
         }
-        let place = one_spelling(address).ok();
+        let place = canonical(address).ok();
         match place.and_then(|place| self.pinned.get(&place)) {
             Some(role) => Ok(Some(role)),
             None => Err(PeerError::Unauthorised(format!(
-                "no role is known of what replies at {address}, and only addresses of which one is known are called: write it as the \
-                 configuration does"
+                "the role of the node at {address} is not known, and this process only calls addresses whose roles it knows: write the \
+                 address as the configuration does"
             ))),
         }
     }
@@ -148,7 +148,7 @@ impl Membership {
     /// and is not called while others are pinned. An address that is pinned by its host's name is distinct from its numeric form: a call of one
     /// never goes to the other.
     pub(crate) fn may_be_at(&self, node: Option<&Certificate>, address: &Address) -> bool {
-        let Ok(place) = one_spelling(address) else {
+        let Ok(place) = canonical(address) else {
             return self.pinned.is_empty();
         };
         let role = self.pinned.get(&place);
@@ -280,10 +280,10 @@ impl Nodes {
 }
 
 /// A canonical form of an address, the same for all ways in which the address can be written.
-fn one_spelling(address: &Address) -> Result<Address, Error> {
+fn canonical(address: &Address) -> Result<Address, Error> {
     match address.scheme() {
-        paths::SCHEME => paths::one_spelling(address),
-        resolve::TCP => resolve::one_spelling(address),
+        paths::SCHEME => paths::canonical(address),
+        resolve::TCP => resolve::canonical(address),
         _ => Ok(address.clone()),
     }
 }

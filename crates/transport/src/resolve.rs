@@ -82,7 +82,7 @@ pub(crate) fn confirm(scheme: &str, claimed: &Address, source: &Address) -> Opti
 
 /// A canonical form of the address, the same for all spellings of the host and the port. No name is
 /// looked up.
-pub(crate) fn one_spelling(address: &Address) -> Result<Address, Error> {
+pub(crate) fn canonical(address: &Address) -> Result<Address, Error> {
     let (host, port) = split(address, address.scheme())?;
     let host = match host.parse::<IpAddr>() {
         Ok(number) => match number.to_canonical() {
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_address_has_one_spelling() {
-        let spelling = |text: &str| one_spelling(&text.parse().unwrap()).map(|a| a.to_string());
+        let spelling = |text: &str| canonical(&text.parse().unwrap()).map(|a| a.to_string());
         for (text, expected) in [
             ("tcp://10.0.0.1:07440", "tcp://10.0.0.1:7440"),
             ("tcp://[::ffff:10.0.0.1]:7440", "tcp://10.0.0.1:7440"),

@@ -106,12 +106,14 @@ pub(crate) mod tests {
     use super::*;
 
     /// The two sides of a finished handshake, the caller's first.
-    pub(crate) fn shaken() -> (snow::HandshakeState, snow::HandshakeState) {
-        shaken_with("Noise_NNpsk0_25519_AESGCM_BLAKE2s")
+    pub(crate) fn finished_handshake() -> (snow::HandshakeState, snow::HandshakeState) {
+        finished_handshake_with("Noise_NNpsk0_25519_AESGCM_BLAKE2s")
     }
 
     /// The same of this protocol.
-    pub(crate) fn shaken_with(protocol: &str) -> (snow::HandshakeState, snow::HandshakeState) {
+    pub(crate) fn finished_handshake_with(
+        protocol: &str,
+    ) -> (snow::HandshakeState, snow::HandshakeState) {
         let build = || {
             snow::Builder::new(protocol.parse().unwrap())
                 .psk(0, &[7; 32])
@@ -128,7 +130,7 @@ pub(crate) mod tests {
     }
 
     fn pair(fast_aes: bool) -> (TagKeys, TagKeys) {
-        let (mut one, mut other) = shaken();
+        let (mut one, mut other) = finished_handshake();
         let keys = |side| TagKeys::of(&SessionKeys::of(side), fast_aes);
         (keys(&mut one), keys(&mut other))
     }

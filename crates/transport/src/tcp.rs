@@ -3,7 +3,7 @@
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how
 //! two sides authenticate each other) and [`crate::session`] (packets and transfers), two pure
 //! state machines without sockets; `link` (one socket); `slots` (the table of peers);
-//! `crate::half_open` (limits on connections that are not trusted yet); `beginning`, `progress` and
+//! `crate::half_open` (limits on connections that are not trusted yet); `connection_setup`, `progress` and
 //! `ending` (the life of a connection, in this order); `subflows` (further connections with one
 //! peer); and in this file the method itself.
 //!
@@ -25,18 +25,18 @@
 //! exactly that. The user is always known; `pid` is 0 and `gid` 65534 where the kernel does not
 //! show us the process (one of root's, or in another name space).
 
-mod beginning;
 pub mod config;
+mod connection_setup;
 mod ending;
 pub mod handshake;
 mod link;
-mod places;
 mod progress;
 mod records;
 mod slots;
 mod subflows;
 #[cfg(test)]
 mod tests;
+mod user_limits;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -71,8 +71,8 @@ use crate::slab::RESERVED_GENERATION;
 use crate::trust::{self, LOOPBACK_ALONE, NODES_NEED_KEY};
 use handshake::Protection;
 use link::Buffers;
-use places::Places;
 use slots::{Origin, PeerState, Slots};
+use user_limits::UserLimits;
 
 const SCHEME: &str = resolve::TCP;
 
@@ -116,7 +116,7 @@ pub struct Tcp {
     /// The same for peers beyond the limit.
     limit_log: LogLimit<Instant>,
     /// How many connections each user has for which an agent makes the handshakes.
-    places: Places,
+    user_limits: UserLimits,
     buffers: Buffers,
     /// Peers that the next poll serves without an event from epoll.
     due: Vec<Peer>,
@@ -148,7 +148,7 @@ impl Tcp {
         // Most of the files that the process may open are reserved for trusted connections.
         let open_files = limits::open_files().unwrap_or(u64::MAX) as usize;
         let most = config.max_half_open.min(open_files / 4);
-        let places = Places::new(config.max_peers, open_files);
+        let user_limits = UserLimits::new(config.max_peers, open_files);
         let half_open = HalfOpen::new(most, config.connect_timeout);
         Ok(Self {
             config,
@@ -162,7 +162,7 @@ impl Tcp {
             reserve: Reserve::new(),
             shortage_log: LogLimit::default(),
             limit_log: LogLimit::default(),
-            places,
+            user_limits,
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),

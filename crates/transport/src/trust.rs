@@ -35,7 +35,7 @@ pub(crate) fn keyed(node: Option<&Certificate>) -> String {
 /// share memory: only if both are the same user. Root is no exception: if another process could
 /// make a process of root act for it, that would happen with all rights. A number that may stand
 /// for several users matches none of them.
-pub(crate) fn is_let_in(uid: u32, me: u32) -> bool {
+pub(crate) fn is_accepted_user(uid: u32, me: u32) -> bool {
     uid == me && !is_overflow_user(uid)
 }
 

@@ -5,7 +5,7 @@
 //! handshake, in which it states for which user the connection speaks, and gives the connection's two keys to the process.
 //!
 //! Each message is one record of a Unix socket, and each connection to an agent serves one handshake: [`Request::Open`] and
-//! the reply [`Reply::Say`], then [`Request::Heard`] and the reply [`Reply::Done`]. [`Reply::Refused`] and [`Reply::Busy`]
+//! the reply [`Reply::SendStep`], then [`Request::PeerStep`] and the reply [`Reply::Done`]. [`Reply::Refused`] and [`Reply::Busy`]
 //! end it at any time.
 
 use alloc::string::String;
@@ -44,7 +44,7 @@ pub enum Request {
     /// Begin the handshake of a connection over tcp that the process has made.
     Open(Open),
     /// The server has sent this step of Noise's handshake.
-    Heard(Vec<u8>),
+    PeerStep(Vec<u8>),
 }
 
 /// A connection whose handshake begins.
@@ -69,7 +69,7 @@ pub struct Open {
 )]
 pub enum Reply {
     /// This step of Noise's handshake is to be sent.
-    Say(Vec<u8>),
+    SendStep(Vec<u8>),
     /// The handshake is finished.
     Done(Done),
     /// The agent refuses to continue; the text states why, and what to do.
@@ -142,11 +142,11 @@ impl Wire for Done {
 
 variants!(Request, "agent request", {
     1 => Open(open: wire),
-    2 => Heard(message: bytes(MAX_STEP_PAYLOAD)),
+    2 => PeerStep(message: bytes(MAX_STEP_PAYLOAD)),
 });
 
 variants!(Reply, "agent reply", {
-    1 => Say(message: bytes(MAX_STEP_PAYLOAD)),
+    1 => SendStep(message: bytes(MAX_STEP_PAYLOAD)),
     2 => Done(done: wire),
     3 => Refused(reason: text(MAX_REASON_BYTES)),
     4 => Busy(reason: text(MAX_REASON_BYTES)),
@@ -172,9 +172,9 @@ mod tests {
         golden.extend([2; HELLO_BYTES]);
         assert_eq!(open.to_bytes(), golden);
         assert_eq!(Request::from_bytes(&golden), Ok(open));
-        let heard = Request::Heard(vec![5, 6]);
+        let heard = Request::PeerStep(vec![5, 6]);
         assert_eq!(heard.to_bytes(), b"\x02\x02\0\0\0\x05\x06");
-        let say = Reply::Say(vec![7]);
+        let say = Reply::SendStep(vec![7]);
         assert_eq!(say.to_bytes(), b"\x01\x01\0\0\0\x07");
         let done = Reply::Done(Done {
             last: vec![8],

@@ -20,7 +20,8 @@ use crate::formats::Formats;
 use crate::region::{RegionDescriptor, Regions};
 
 pub use greeting::{
-    IN_PARTS, INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES, OFFERING,
+    IN_PARTS, INTRODUCING, InstanceId, Introduction, MAX_INTRODUCED, MAX_INTRODUCED_BYTES,
+    OFFERING, RECALLING,
 };
 
 /// Bytes of a [`Header`].
@@ -117,6 +118,9 @@ codes! {
         Retract = 20,
         /// The next bytes of an announced message that was cleared without regions ([`Clearance`]). Word: the receive.
         Part = 21,
+        /// The sender asks for an announced message back. The receiver agrees with [`Kind::Refuse`] if it has found no receive
+        /// for the message; otherwise the message goes on, and there is no reply of its own. Word: the send.
+        Recall = 22,
     }
 }
 
@@ -314,6 +318,7 @@ pub fn decode_body(header: &Header, rest: &[u8]) -> Result<Body, Malformed> {
         | Kind::Written
         | Kind::Read
         | Kind::Withdraw
+        | Kind::Recall
         | Kind::Credit
         | Kind::Reclaim
         | Kind::Return

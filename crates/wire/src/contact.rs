@@ -1,4 +1,4 @@
-//! Messages by which processes of MPI programs that were started separately meet (MPI 5.0 chapter
+//! Messages by which processes of MPI programs that were started separately connect (MPI 5.0 chapter
 //! 11.7 to 11.9): their identities, addresses, and formats of MPI's messages.
 //!
 //! The formats are among a process's addresses, as one of the scheme `mpi`: `mpi://1-2`. Builds
@@ -14,7 +14,7 @@ use crate::codec::{Malformed, Reader, Wire, Writer, unknown};
 use crate::formats::Formats;
 
 /// The formats of MPI's messages that this build speaks. They number everything that the processes
-/// of a communicator have to do in the same way: the messages of meetings ([`Meeting`]) and of
+/// of a communicator have to do in the same way: the messages between leaders ([`LeaderMessage`]) and of
 /// windows ([`crate::window`]), contexts and tags, which process sends what to which in a
 /// collective operation, and the layout of memory that they share. The packets that carry the
 /// messages have formats of their own ([`crate::bmi`]).
@@ -107,8 +107,8 @@ pub struct Member {
 
 /// The messages of the roots of two groups to each other, and then to their groups.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Meeting {
-    /// A group requests to meet the group of the process that has opened a port.
+pub enum LeaderMessage {
+    /// A group requests to connect with the group of the process that has opened a port.
     Call {
         /// The tag under which the caller awaits the reply.
         reply: u32,
@@ -119,7 +119,7 @@ pub enum Meeting {
     },
     /// The other group.
     Group(Vec<Member>),
-    /// The groups do not meet.
+    /// The groups do not connect.
     Refused(String),
 }
 
@@ -177,7 +177,7 @@ impl Wire for Contact {
 
 record! { Member { number: u32, contact: wire } }
 
-variants!(Meeting, "message of a meeting", {
+variants!(LeaderMessage, "message of a group's leader", {
     0 => Call { reply: u32, root: u32, group: list(LEAST, MAX_MEMBERS) },
     1 => Group(group: list(LEAST, MAX_MEMBERS)),
     2 => Refused(why: text(MAX_TEXT)),
@@ -225,16 +225,16 @@ mod tests {
             let mut member = member();
             member.contact.formats = formats;
             let members = group(far);
-            let call = Meeting::Call {
+            let call = LeaderMessage::Call {
                 reply: 2,
                 root: 0,
                 group: [member.clone()].into(),
             };
             golden(&call, &alloc::format!("000200000000000000{members}"));
-            let group = Meeting::Group([member].into());
+            let group = LeaderMessage::Group([member].into());
             golden(&group, &alloc::format!("01{members}"));
         }
-        golden(&Meeting::Refused("no".into()), "02020000006e6f");
+        golden(&LeaderMessage::Refused("no".into()), "02020000006e6f");
     }
 
     /// Decodes a group of one process.
@@ -243,8 +243,8 @@ mod tests {
         let bytes: Vec<u8> = (0..hex.len() / 2)
             .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
             .collect();
-        match Meeting::from_bytes(&bytes)? {
-            Meeting::Group(mut group) => Ok(group.remove(0).contact),
+        match LeaderMessage::from_bytes(&bytes)? {
+            LeaderMessage::Group(mut group) => Ok(group.remove(0).contact),
             other => panic!("{other:?}"),
         }
     }

@@ -16,29 +16,29 @@ use super::control::obey;
 use super::detached;
 use super::session::find;
 
-/// Speak for the users of this node, so that they use the file system without keys
+/// Authenticate the users of this node to the servers, so that they use the file system without keys
 ///
 /// Root runs one agent on each node whose users may not read the cluster's key. The configuration, which is the same on every node, names its socket:
 /// `socket = "/run/causeway/agent.sock"` in the section `[agent]`.
 ///
 /// A program whose configuration names keys that it may not read asks the agent for each connection with a server. The agent asks the kernel which
-/// user calls, and makes the handshake: the server then takes requests of that user on that connection, and no others. What is read and written
-/// does not go through the agent: if it ends, connections that stand go on, and new ones fail until it is started again.
+/// user connects, and makes the handshake: the server then accepts requests of that user on that connection, and no others. File data do not
+/// go through the agent: if it ends, open connections continue, and new ones fail until it is started again.
 ///
-/// With `[nodes]`, the servers go by `uids` there, too: for which users the node may speak. SIGHUP has the agent read again which
-/// certificates were revoked, and its node's own.
+/// With `[nodes]`, the servers also check `uids` there: the users that the node may authenticate. SIGHUP makes the agent reload the list of
+/// revoked certificates, and its node's own certificate.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs agent --config /etc/causeway.toml          # for a service manager
-  causeway fs agent --config /etc/causeway.toml --detach # says the process's number
-  kill -HUP PID                                          # reads the node's files again")]
+  causeway fs agent --config /etc/causeway.toml --detach # prints the process's number
+  kill -HUP PID                                          # reloads the node's files")]
 pub(crate) struct Arguments {
     /// The file system's configuration [default: $CAUSEWAY_CONFIG, ./causeway.toml,
     /// ./causeway-dev/causeway.toml]
     #[arg(long, short = 'C', value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Serve in the background, and end once the agent listens. Its log, which says why calls are refused, goes nowhere then: have a
-    /// service manager start it in the foreground to keep that
+    /// Serve in the background, and return once the agent listens. Its log, which states why connections are refused, is discarded then: to
+    /// keep the log, have a service manager start the agent in the foreground
     #[arg(long)]
     detach: bool,
     /// Serve in the background: what a detached agent is started with

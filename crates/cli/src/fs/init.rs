@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 use serde_json::json;
 
 use super::new_file::{in_the_way, is_there, replace, write_new};
-use super::node::Keeper;
+use super::node::AuthorityDirectory;
 
 /// Write the configuration of a new file system, and its keys
 ///
@@ -138,7 +138,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         .map_err(|error| wrong(error.message))?;
     // Before anything else: it replaces nothing.
     if let Some(made) = &made {
-        Keeper::create(&made.directory, &made.authority)?;
+        AuthorityDirectory::create(&made.directory, &made.authority)?;
     }
     let write = |path: &Path, content: &[u8], mode| match arguments.force {
         true => replace(path, content, mode),

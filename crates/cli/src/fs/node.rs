@@ -1,9 +1,9 @@
 //! `causeway fs node`: lists and changes the cluster's nodes, where the cluster's authority is
 //! kept.
 //!
-//! [`keeper`] has the authority's directory: its key, the register of signed nodes, and how both are changed.
+//! [`authority_directory`] has the authority's directory: its key, the register of signed nodes, and how both are changed.
 
-mod keeper;
+mod authority_directory;
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ use causeway_command::output::Output;
 use causeway_command::remote::unreadable;
 use causeway_fs::config::{Configuration, NodesEntry, public_key_digits, read_revoked};
 use causeway_report::table::Table;
-use causeway_sys::calendar::seconds_since_1970 as now;
 use causeway_sys::secret::Secret;
+use causeway_sys::wall_clock::seconds_since_1970 as now;
 use causeway_wire::fs::Timestamp;
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -25,7 +25,7 @@ use serde_json::json;
 use super::new_file::{in_the_way, is_there, replace, write_new};
 use super::session::{find, server_names};
 use super::text::time_text;
-pub(super) use keeper::Keeper;
+pub(super) use authority_directory::AuthorityDirectory;
 
 /// Most roles of a node.
 const MAX_ROLES: usize = causeway_wire::node::MAX_ROLES;
@@ -130,7 +130,7 @@ struct Desk {
     configuration: Configuration,
     nodes: NodesEntry,
     file: PathBuf,
-    keeper: Keeper,
+    authority_directory: AuthorityDirectory,
     output: Output,
 }
 
@@ -147,7 +147,7 @@ impl Desk {
         let directory = place.authority.clone();
         let directory = directory.unwrap_or_else(|| file.with_extension("authority"));
         Ok(Self {
-            keeper: Keeper::open(&directory)?,
+            authority_directory: AuthorityDirectory::open(&directory)?,
             configuration,
             nodes,
             file,
@@ -161,7 +161,7 @@ impl Desk {
 
     /// Fails if no node would accept the certificates that the authority signs.
     fn check_listed(&self, what: impl FnOnce() -> String) -> Outcome {
-        let key = self.keeper.public_key();
+        let key = self.authority_directory.public_key();
         if self.nodes.authorities.contains(&key) {
             return Ok(());
         }
@@ -250,7 +250,12 @@ fn add(
     }
     let revoked = desk.revoked()?;
     let counts = |known: &&Certificate| known.name == name && !revoked.has(known.serial);
-    let former = desk.keeper.certificates().iter().rfind(counts).cloned();
+    let former = desk
+        .authority_directory
+        .certificates()
+        .iter()
+        .rfind(counts)
+        .cloned();
     match (&former, renew) {
         (Some(_), false) => {
             return Err(Failure::usage(what(), "it has been added already").hint(
@@ -275,7 +280,9 @@ fn add(
     let key = Secret::draw().doing(|| "making a random key".to_owned())?;
     let public = member::public_key(&key)
         .ok_or_else(|| Failure::new(what(), "there are no keys of this kind"))?;
-    let certificate = desk.keeper.sign(public, name, &roles, expires)?;
+    let certificate = desk
+        .authority_directory
+        .sign(public, name, &roles, expires)?;
     let serial = certificate.serial;
     let member = Member::new(certificate, key)
         .ok_or_else(|| Failure::new(what(), "the certificate is that of another key"))?;
@@ -318,7 +325,7 @@ fn list(desk: &Desk) -> Outcome {
         "state",
     ]);
     let mut objects = Vec::new();
-    for certificate in desk.keeper.certificates() {
+    for certificate in desk.authority_directory.certificates() {
         let Certificate {
             name,
             roles,
@@ -356,7 +363,7 @@ fn date(seconds: u64) -> String {
 fn revoke(desk: &Desk, name: &str, former: bool) -> Outcome {
     let mut revoked = desk.revoked()?;
     let of_name = desk
-        .keeper
+        .authority_directory
         .certificates()
         .iter()
         .filter(|one| one.name == name);
@@ -413,8 +420,8 @@ fn rotate(mut desk: Desk) -> Outcome {
             "take those out of which no node has a certificate any more (`causeway fs node list`)",
         ));
     }
-    desk.keeper.rotate()?;
-    let new = desk.keeper.public_key();
+    desk.authority_directory.rotate()?;
+    let new = desk.authority_directory.public_key();
     let both = desk.nodes.authorities.iter().chain([&new]);
     let both: Vec<String> = both
         .map(|key| format!("\"{}\"", public_key_digits(key)))

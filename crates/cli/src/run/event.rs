@@ -21,13 +21,15 @@ pub(crate) enum Event {
     Started(Running),
     /// A process has ended.
     Ended(JobRank, ExitStatus),
+    /// A process has ended without having begun to take part, and another one waits for it.
+    Absent(JobRank, JobRank),
     /// The process that has started this command to start other processes has closed the
     /// connection.
     Detached(JobRank),
     /// A process demands that the whole program end with this code (`MPI_Abort`).
     Aborted(JobRank, i32),
     /// A process has broken the protocol PMI-1.
-    Nonsense(JobRank, String),
+    ProtocolViolation(JobRank, String),
     /// This process was sent a signal.
     Signal(i32),
 }

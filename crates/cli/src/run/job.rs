@@ -137,7 +137,7 @@ impl Job {
         command
             .args(&program.arguments)
             .env("PMI_RANK", job_rank.rank.to_string())
-            .env(causeway_mpi::contacts::DIRECTORY, directory)
+            .env(causeway_mpi::process_table::DIRECTORY, directory)
             .env(run::CALLS, &self.shown.calls)
             .env(run::LAUNCHER_FORMATS, run::FORMATS.to_text())
             .env(run::PAGE, page.to_string());
@@ -224,7 +224,7 @@ impl Starter for Job {
         self.begin(request).map_err(|failure| failure.to_string())
     }
 
-    fn tell(&self, event: Event) {
+    fn report(&self, event: Event) {
         // The receiver is gone if the command is ending.
         let _ = self.events.send(event);
     }

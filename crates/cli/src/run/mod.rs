@@ -63,10 +63,10 @@ pub(crate) struct Arguments {
     /// Print each line with the rank of the process that has written it
     #[arg(long)]
     label: bool,
-    /// How many processes programs are told that there may be with those that they start: MPI_UNIVERSE_SIZE, N unless more
+    /// The value of MPI_UNIVERSE_SIZE: the most processes, with those that programs spawn [default and least: N]
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=4096))]
     universe: Option<u32>,
-    /// How long the others may go on once one has died: they notice, say so and end, or are ended
+    /// How long the other processes may run after one has died, until they are killed: time to report its death and exit
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "2")]
     grace: Duration,
     /// Print a hang report when a call takes longer than this
@@ -184,7 +184,7 @@ fn forward_signals(events: &Sender<Event>) -> Outcome {
     Ok(())
 }
 
-fn tell_all(running: &[Running], signal: Signal) {
+fn signal_all(running: &[Running], signal: Signal) {
     for process in running {
         // A process that has ended already needs no signal.
         let _ = pidfd_send_signal(&process.handle, signal);
@@ -250,6 +250,9 @@ impl Ending {
             return;
         }
         let left = has_left_early(job, job_rank);
+        let waiting = job
+            .server(job_rank)
+            .and_then(|server| server.ended(job_rank.rank));
         if !status.success() {
             let text = format!("{job_rank} {}", describe(status));
             let is_asked = matches!(self.asked, Asked::Killed | Asked::At(_, Signal::KILL));
@@ -263,18 +266,26 @@ impl Ending {
         } else if left {
             let text = format!("{job_rank} has ended without MPI_Finalize");
             self.fail(1, self.grace, &text);
+        } else if let Some(rank) = waiting {
+            self.absent(job_rank, JobRank { rank, ..job_rank });
         }
+    }
+
+    /// Notes that a process has ended without MPI, and that another one waits for it.
+    fn absent(&mut self, absent: JobRank, waiting: JobRank) {
+        let text = format!("{absent} has ended without MPI_Init, in which {waiting} waits for it");
+        self.fail(1, self.grace, &text);
     }
 
     /// Ends processes whose time is up.
     fn end_overdue(&mut self, running: &[Running]) {
         self.asked = match self.asked {
             Asked::At(_, Signal::TERM) => {
-                tell_all(running, Signal::TERM);
+                signal_all(running, Signal::TERM);
                 Asked::At(Instant::now() + AFTER_TERM, Signal::KILL)
             }
             _ => {
-                tell_all(running, Signal::KILL);
+                signal_all(running, Signal::KILL);
                 Asked::Killed
             }
         };
@@ -314,7 +325,7 @@ fn watch(
             Ok(Event::Started(process)) => {
                 expected = expected.saturating_sub(1);
                 if ending.asked == Asked::Killed {
-                    tell_all(std::slice::from_ref(&process), Signal::KILL);
+                    signal_all(std::slice::from_ref(&process), Signal::KILL);
                 }
                 watcher.add(process.job_rank, process.page);
                 running.push(process);
@@ -331,19 +342,20 @@ fn watch(
                 running.retain(|process| process.job_rank != job_rank);
                 ending.ended(job, job_rank, status);
             }
+            Ok(Event::Absent(absent, waiting)) => ending.absent(absent, waiting),
             Ok(Event::Aborted(job_rank, exit)) => {
                 let text = format!("{job_rank} has called MPI_Abort, or failed, with code {exit}");
                 let exit = u8::try_from(exit & 0xff).unwrap_or(1);
                 ending.fail(exit, Duration::ZERO, &text);
             }
-            Ok(Event::Nonsense(job_rank, why)) => {
+            Ok(Event::ProtocolViolation(job_rank, why)) => {
                 let text = format!("{job_rank} does not speak PMI-1: {why}");
                 ending.fail(1, Duration::ZERO, &text);
             }
             Ok(Event::Signal(SIGQUIT)) => output::warn(&watcher.report(&all_of(&running))),
             Ok(Event::Signal(signal)) => {
                 if let Some(signal) = Signal::from_named_raw(signal) {
-                    tell_all(&running, signal);
+                    signal_all(&running, signal);
                 }
             }
             Err(RecvTimeoutError::Timeout) => match ending.asked {

@@ -21,7 +21,7 @@ pub(super) trait Starter: Send + Sync + 'static {
     /// Starts programs, or returns why not.
     fn start(self: Arc<Self>, request: &Request) -> Result<(), String>;
     /// Reports an event.
-    fn tell(&self, event: Event);
+    fn report(&self, event: Event);
 }
 
 /// The state that all processes of a program share.
@@ -37,8 +37,10 @@ pub(super) struct Server {
 #[derive(Default)]
 struct Shared {
     published: BTreeMap<String, String>,
-    /// The processes that wait in the barrier.
-    waiting: Vec<UnixStream>,
+    /// The ranks of the processes that wait in the barrier, and their connections.
+    waiting: Vec<(u32, UnixStream)>,
+    /// A process that has ended and never began: no barrier can be complete any more.
+    absent: Option<u32>,
     phases: BTreeMap<u32, Phase>,
     /// Not all processes could be started, so the ends of the others are not reported.
     is_given_up: bool,
@@ -92,6 +94,16 @@ impl Server {
         }
     }
 
+    /// Notes that a process has ended. If it never began, and another one waits for it in the barrier, returns that one's rank: the
+    /// wait has failed. Programs that do not use MPI never begin, and have no barrier.
+    pub(super) fn ended(&self, rank: u32) -> Option<u32> {
+        let mut shared = self.shared();
+        if !shared.phases.contains_key(&rank) {
+            shared.absent.get_or_insert(rank);
+        }
+        shared.fail_barrier().map(|(_, waiting)| waiting)
+    }
+
     /// Notes that not all processes could be started.
     pub(super) fn give_up(&self) {
         self.shared().is_given_up = true;
@@ -116,10 +128,13 @@ impl Server {
         let world = self.world;
         let serve = move || {
             if let Err(error) = server.serve_commands(rank, stream, &starter) {
-                starter.tell(Event::Nonsense(JobRank { world, rank }, error.to_string()));
+                starter.report(Event::ProtocolViolation(
+                    JobRank { world, rank },
+                    error.to_string(),
+                ));
             }
             if let Some(last) = last {
-                starter.tell(last);
+                starter.report(last);
             }
         };
         std::thread::Builder::new()
@@ -154,11 +169,18 @@ impl Server {
                 "abort" => {
                     let code = command.number("exitcode").unwrap_or(1);
                     let world = self.world;
-                    starter.tell(Event::Aborted(JobRank { world, rank }, code as i32));
+                    starter.report(Event::Aborted(JobRank { world, rank }, code as i32));
                     continue;
                 }
                 "barrier_in" => {
-                    self.enter_barrier(stream.try_clone()?);
+                    let world = self.world;
+                    if let Some((absent, rank)) = self.enter_barrier(rank, stream.try_clone()?) {
+                        let absent = JobRank {
+                            world,
+                            rank: absent,
+                        };
+                        starter.report(Event::Absent(absent, JobRank { world, rank }));
+                    }
                     continue;
                 }
                 "spawn" => {
@@ -187,16 +209,14 @@ impl Server {
         }
     }
 
-    fn enter_barrier(&self, stream: UnixStream) {
+    /// A process waits in the barrier. Returns the rank that is absent, and one that waits for it, if the barrier has failed.
+    fn enter_barrier(&self, rank: u32, stream: UnixStream) -> Option<(u32, u32)> {
         let mut shared = self.shared();
-        shared.waiting.push(stream);
+        shared.waiting.push((rank, stream));
         if shared.waiting.len() == self.size as usize {
-            let out = Command::new("barrier_out").with("rc", 0).encode();
-            for mut waiting in shared.waiting.drain(..) {
-                // The end of a process is reported elsewhere.
-                let _ = waiting.write_all(out.as_bytes());
-            }
+            shared.leave_barrier(&Command::new("barrier_out").with("rc", 0));
         }
+        shared.fail_barrier()
     }
 
     fn reply(&self, rank: u32, command: &Command) -> Command {
@@ -258,6 +278,26 @@ impl Server {
     }
 }
 
+impl Shared {
+    /// Sends all processes that wait in the barrier its end.
+    fn leave_barrier(&mut self, out: &Command) {
+        let out = out.encode();
+        for (_, mut waiting) in self.waiting.drain(..) {
+            // The end of a process is reported elsewhere.
+            let _ = waiting.write_all(out.as_bytes());
+        }
+    }
+
+    /// Has the barrier fail if a process is absent. Returns that one, and one that has waited for it.
+    fn fail_barrier(&mut self) -> Option<(u32, u32)> {
+        let absent = self.absent?;
+        let (waiting, _) = *self.waiting.first()?;
+        let why = format!("rank_{absent}_has_ended_without_MPI_Init");
+        self.leave_barrier(&Command::new("barrier_out").with("rc", -1).with("msg", why));
+        Some((absent, waiting))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -284,6 +324,29 @@ mod tests {
     #[test]
     fn a_started_process_has_to_begin() {
         assert!(server(1, 1).has_left_early(0));
+    }
+
+    #[test]
+    fn a_barrier_fails_if_a_process_has_ended_and_never_began() {
+        for ends_first in [false, true] {
+            let server = server(0, 2);
+            server.reply(0, &Command::new("init"));
+            let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+            let failed = if ends_first {
+                assert_eq!(server.ended(1), None, "nobody waits yet");
+                server.enter_barrier(0, ours)
+            } else {
+                assert_eq!(server.enter_barrier(0, ours), None);
+                server.ended(1).map(|waiting| (1, waiting))
+            };
+            assert_eq!(failed, Some((1, 0)));
+            let mut lines = Lines::default();
+            let mut bytes = [0; 4096];
+            let read = theirs.read(&mut bytes).expect("the end of the barrier");
+            lines.push(&bytes[..read]);
+            let out = lines.next_command().expect("PMI").expect("a line");
+            assert_eq!((out.name(), out.number("rc")), ("barrier_out", Some(-1)));
+        }
     }
 
     #[test]

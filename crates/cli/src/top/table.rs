@@ -239,7 +239,7 @@ fn why(waiting: &Waiting) -> &'static str {
         WaitReason::Receive => "the peer's receive",
         WaitReason::Message => "a message",
         WaitReason::Write => "the peer to write",
-        WaitReason::Turn => "its turn",
+        WaitReason::TransferSlot => "its turn",
         WaitReason::Transfer => "the transfer",
         WaitReason::Ending => "the end of exports",
     }

@@ -414,7 +414,7 @@ fn users_in_namespaces_of_their_own_become_nobody_else() {
     };
     in_namespace(
         &["--map-root-user"],
-        "root of this host has no number in this process's user namespace",
+        "root of this host is not mapped into this process's user namespace",
     );
     // Nor can it determine who has written a configuration if its own user has no number there.
     in_namespace(&[], "it is not used");

@@ -88,3 +88,18 @@ fn processes_that_are_done_early() {
         }
     }
 }
+
+#[test]
+fn a_rank_that_ends_without_mpi_init_is_named_and_nothing_hangs() {
+    let program = compile("absent");
+    for when in ["early", "late"] {
+        let output = run(3, &program, &[when]);
+        let said = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{when}: {said}\n{errors}");
+        let named = "rank 1 has ended without MPI_Init, in which rank ";
+        assert!(errors.contains(named), "{when}: {errors}");
+        assert!(errors.contains("MPI_Init: "), "{when}: {errors}");
+        assert!(!said.contains("begun"), "{when}: {said}");
+    }
+}

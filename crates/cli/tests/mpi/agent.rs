@@ -12,7 +12,7 @@ use causeway_fs::config::Configuration;
 use causeway_wire::fs::{ObjectId, SetAttributes};
 
 use crate::files::{Running, array, start_with};
-use crate::{built, compile};
+use crate::{built, compile, left_out};
 
 const USER: u32 = 61_234;
 
@@ -66,7 +66,7 @@ fn run_as_user(program: &Path, arguments: &[&str], running: &Running) -> Output 
 #[test]
 fn ranks_of_a_user_without_keys_use_files_through_their_nodes_agent() {
     if causeway_sys::process::user() != 0 {
-        eprintln!("left out: only root can be several users");
+        left_out("only root can be several users");
         return;
     }
     let place = tempfile::tempdir().expect("a directory");

@@ -99,11 +99,11 @@ impl Storage for Double {
         1
     }
 
-    fn told(&self) -> Vec<u8> {
+    fn description(&self) -> Vec<u8> {
         self.described.clone()
     }
 
-    fn learn(&self, _told: &[u8]) -> io::Result<()> {
+    fn apply_description(&self, _description: &[u8]) -> io::Result<()> {
         Ok(())
     }
 

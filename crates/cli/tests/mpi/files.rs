@@ -98,6 +98,19 @@ fn the_test_of_local_files_passes_on_the_parallel_file_system() {
     }
 }
 
+#[test]
+fn arguments_that_are_wrong_at_one_rank_are_an_error_of_all() {
+    let program = compile("files-wrong");
+    let scratch = tempfile::tempdir().expect("a directory");
+    for processes in [1, 2, 4] {
+        let name = scratch.path().join(processes.to_string());
+        let name = name.to_str().expect("a path in UTF-8");
+        let output = run_with(processes, &program, &[name], &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
 /// With tcp alone, each rank appears to be on a host of its own: the servers then keep shared pointers and order atomic accesses.
 #[test]
 fn shared_pointers_and_atomic_mode_on_several_hosts() {

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{make, root};
+use crate::{left_out, make, root};
 
 /// Another library's compiler wrapper for the standard ABI, such as MPICH's `mpicc_abi`.
 const OTHER: &str = "CAUSEWAY_MPICC_ABI";
@@ -76,6 +76,7 @@ fn an_installed_wrapper_compiles_programs_that_run() {
         "{flags}"
     );
     let Some(other) = std::env::var_os(OTHER) else {
+        left_out(&format!("{OTHER} is not set"));
         return;
     };
     let program = scratch.join("mpi-foreign");

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{built, compile};
+use super::{built, compile, left_out};
 
 fn launcher(arguments: &[&str]) -> Command {
     let mut command = Command::new("timeout");
@@ -190,7 +190,7 @@ fn replays(directory: &Path, trace: &str) {
 #[test]
 fn the_benchmark_runs_with_our_library_alone() {
     if std::thread::available_parallelism().is_ok_and(|count| count.get() == 1) {
-        eprintln!("not tested: there is only one processor to measure on");
+        left_out("there is only one processor to measure on");
         return;
     }
     let library = built().join("libmpi_abi.so.1");

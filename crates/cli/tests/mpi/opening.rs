@@ -164,7 +164,7 @@ fn program() -> Result<()> {
             abi::COMM_WORLD,
             name,
             mode,
-            &Info::default(),
+            &Ok(Info::default()),
             abi::ERRORS_RETURN,
         )
     };

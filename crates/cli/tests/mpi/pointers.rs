@@ -77,7 +77,7 @@ fn program(is_stored: bool) -> Result<()> {
         abi::COMM_WORLD,
         name,
         abi::MODE_RDWR,
-        &info,
+        &Ok(info),
         handler,
     )?;
     check(&mut it);
@@ -89,7 +89,7 @@ fn program(is_stored: bool) -> Result<()> {
             together: place == Place::Ordered,
         };
         let bytes = OwnedBuffer::bytes(Memory::from_vec(vec![1; rank as usize + 1]));
-        access(it, opened, what, &bytes)
+        access(it, opened, what, &Ok(bytes))
     };
     let view_from = |displacement| {
         let byte = || Basic::Byte.into();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use super::{built, compile, run, run_by, run_with};
+use super::{built, compile, left_out, run, run_by, run_with};
 
 /// A program that no launcher has started; one that hangs is ended after a minute.
 fn alone(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Command {
@@ -34,6 +34,14 @@ fn state_of_the_whole_process_is_unchanged() {
         let output = alone(&program, &[], environment).output();
         succeeded(&output.expect("it starts"), "alone");
     }
+}
+
+#[test]
+fn an_abort_is_no_success_whatever_its_code() {
+    let program = compile("absent");
+    let output = alone(&program, &["abort"], &[]).output();
+    assert_eq!(output.expect("it starts").status.code(), Some(1));
+    assert_eq!(run(1, &program, &["abort"]).status.code(), Some(1));
 }
 
 #[test]
@@ -206,7 +214,7 @@ fn launchers_that_do_not_fit_are_explained() {
 #[test]
 fn programs_on_two_hosts_start_others() {
     if Command::new("ip").arg("-V").output().is_err() {
-        eprintln!("not tested: iproute2's `ip` is not installed");
+        left_out("iproute2's `ip` is not installed");
         return;
     }
     let program = compile("spawn");
@@ -238,10 +246,7 @@ fn programs_on_two_hosts_start_others() {
 fn peer(path: &str) -> Option<Command> {
     let file = super::target().join("peers").join(path);
     if !file.is_file() {
-        eprintln!(
-            "not tested: {} is not installed (make peers)",
-            file.display()
-        );
+        left_out(&format!("{} is not installed (make peers)", file.display()));
         return None;
     }
     let mut command = Command::new("timeout");
@@ -285,7 +290,7 @@ fn programs_run_under_open_mpi_s_launcher() {
 #[test]
 fn a_fortran_program_runs_by_way_of_converted_handles() {
     if Command::new("gfortran").arg("--version").output().is_err() {
-        eprintln!("not tested: gfortran is not installed");
+        left_out("gfortran is not installed");
         return;
     }
     let sources = super::root().join("crates/mpi-c/tests/fortran");

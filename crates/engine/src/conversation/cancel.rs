@@ -15,7 +15,7 @@
 
 use std::collections::VecDeque;
 
-use causeway_wire::bmi::{Kind, Refusal};
+use causeway_wire::bmi::{Kind, RECALLING, Refusal};
 
 use super::Conversation;
 use super::rendezvous::refusal;
@@ -25,6 +25,39 @@ use crate::shared::Shared;
 use crate::types::OpError;
 
 impl Conversation {
+    /// Whether the two sides have agreed on a format with recalls.
+    pub(super) fn recalls(&self) -> bool {
+        self.greeting.format >= RECALLING
+    }
+
+    /// Asks for a send back: it is cancelled unless its receive has been found. Of an announced one only the receiver knows that, so
+    /// that it goes on as it is until the receiver agrees.
+    pub(crate) fn recall<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
+        let key = shared.ops.key(op);
+        let entry = &mut shared.ops[op];
+        match entry.state {
+            State::Announced if self.recalls() && entry.what == What::Send => {
+                if !std::mem::replace(&mut entry.withdrawn, true) {
+                    self.touch(shared);
+                    self.queue_bare(shared, Kind::Recall, key);
+                }
+            }
+            // The receive has been found.
+            State::ToPush(_) => {}
+            _ => self.cancel(shared, op),
+        }
+    }
+
+    /// The sender asks for an announced message back.
+    pub(super) fn recalled<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
+        let waiting = self.early_of(shared, send);
+        let waiting = waiting.filter(|index| !shared.early[*index].taken);
+        if let Some(index) = waiting {
+            self.forget_early(shared, index);
+            self.queue_control(shared, refusal(send, Refusal::Cancelled));
+        }
+    }
+
     /// Cancels an operation.
     pub(crate) fn cancel<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) {
         self.touch(shared);
@@ -70,7 +103,7 @@ impl Conversation {
                 self.mark_dirty(shared);
             }
             State::Announced | State::ToPush(_) => {
-                self.unannounce(shared, op);
+                self.withdraw_announcement(shared, op);
                 self.queue_bare(shared, Kind::Withdraw, key);
                 self.finish(shared, op, cancelled);
             }

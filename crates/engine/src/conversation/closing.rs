@@ -42,7 +42,7 @@ impl Conversation {
         }
         self.forget_announcements(shared);
         shared.transfers.peer_lost(&mut self.transfers);
-        self.release_rival(shared);
+        self.release_waiting_caller(shared);
         self.phase = if may_return {
             Phase::Closed
         } else {
@@ -76,7 +76,7 @@ impl Conversation {
         self.end_offers(shared);
         self.forget_announcements(shared);
         self.drop_early(shared, false);
-        self.release_rival(shared);
+        self.release_waiting_caller(shared);
         self.phase = Phase::Closed;
         self.touch(shared);
     }

@@ -37,7 +37,7 @@ impl Conversation {
         }
         let is_due = self.grant.pass(cost(len), &mut shared.budget);
         self.traffic.received(len, self.id, &mut shared.touched);
-        if is_due || self.starving {
+        if is_due || self.starved {
             self.mark_dirty(shared);
         }
         let into = shared.direct.memory(&shared.references);

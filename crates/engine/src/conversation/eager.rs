@@ -126,7 +126,7 @@ impl Conversation {
                 if let Some(part) = self.next_part(shared) {
                     return Some(part);
                 }
-                self.tell_credit(shared);
+                self.send_credit(shared);
             }
             if self.control.is_empty() {
                 return None;
@@ -271,7 +271,8 @@ impl Conversation {
         let cost = cost(usize::try_from(size).unwrap_or(usize::MAX));
         let fragments = &shared.ops[op].fragments;
         let is_in_pieces = fragments.is_in_pieces();
-        let is_eager = !is_in_pieces && self.is_eager(fragments.as_slice(), size);
+        let is_whole = unexpected || size < self.announces_from.into();
+        let is_eager = is_whole && !is_in_pieces && self.is_eager(fragments.as_slice(), size);
         let eager = is_eager && !shared.ops[op].synchronous;
         if !unexpected && !eager && !is_in_pieces && self.write_queued(shared, op) {
             self.dequeue(unexpected);
@@ -282,7 +283,7 @@ impl Conversation {
             return Next::Transmit(Transmit::Eager { header, op });
         }
         if unexpected && eager && self.account.will_afford(cost) {
-            self.tell_starved(shared);
+            self.report_starved(shared);
             return Next::Nothing;
         }
         if *self.announced_count(unexpected) < shared.tuning.max_announced(unexpected) {
@@ -304,11 +305,11 @@ impl Conversation {
     }
 
     /// Queues a packet with credit if credit is due that no other packet has carried.
-    fn tell_credit<M>(&mut self, shared: &mut Shared<M>) {
-        let wanted = self.starving && self.grant.owed() > 0;
+    fn send_credit<M>(&mut self, shared: &mut Shared<M>) {
+        let wanted = self.starved && self.grant.owed() > 0;
         if wanted || self.tell_window || self.grant.is_due() {
             self.tell_window = false;
-            self.starving = false;
+            self.starved = false;
             let window = self.grant.window().into();
             let packet = (shared.buffers).holding(&Header::new(Kind::Credit, window).encode());
             self.control.push_back(packet);
@@ -316,7 +317,7 @@ impl Conversation {
     }
 
     /// Notifies the peer, once, that messages wait for credit.
-    fn tell_starved<M>(&mut self, shared: &mut Shared<M>) {
+    fn report_starved<M>(&mut self, shared: &mut Shared<M>) {
         if !self.account.told_starved {
             self.account.told_starved = true;
             let mut header = Header::new(Kind::Credit, self.grant.window().into());
@@ -340,8 +341,8 @@ impl Conversation {
     }
 
     /// The peer has reported that it waits for credit.
-    pub(super) fn starving<M>(&mut self, shared: &mut Shared<M>) {
-        self.starving = true;
+    pub(super) fn starved<M>(&mut self, shared: &mut Shared<M>) {
+        self.starved = true;
         if self.grant.enlarge(&mut shared.budget) {
             self.tell_window = true;
         } else if self.grant.is_below_share(&shared.budget) {
@@ -383,7 +384,7 @@ impl Conversation {
     #[inline]
     pub(super) fn early_freed<M>(&mut self, shared: &mut Shared<M>, len: usize) {
         self.grant.leave(cost(len), &mut shared.budget);
-        if (self.grant.is_due() || self.starving) && self.is_up() {
+        if (self.grant.is_due() || self.starved) && self.is_up() {
             self.mark_dirty(shared);
         }
     }

@@ -20,7 +20,7 @@
 //! Where two instances call each other at once, the connection made by the one with the smaller
 //! number is kept: it leaves the other's call without a reply until its own has come up or failed,
 //! and the other gives its own call up when it receives the introduction of a caller that it is
-//! calling ([`Conversations::meet`](crate::conversations::Conversations::meet)).
+//! calling ([`Conversations::classify`](crate::conversations::Conversations::classify)).
 
 use causeway_transport::Packet;
 use causeway_wire::bmi::{self as wire, Body, Header, INTRODUCING, InstanceId, Kind};
@@ -28,7 +28,7 @@ use causeway_wire::formats::Formats;
 
 use super::{CONNECT, Conversation, LinkLimits, Phase};
 use crate::credit::Account;
-use crate::handshake::{Awaited, Greeting, Meeting};
+use crate::handshake::{Awaited, CallerDecision, Greeting};
 use crate::matcher::Matcher;
 use crate::shared::{Shared, Work};
 
@@ -45,12 +45,12 @@ impl Conversation {
         self.was_up = false;
         self.greeting = Greeting {
             called,
-            rival: self.greeting.rival.take(),
+            waiting_caller: self.greeting.waiting_caller.take(),
             ..Greeting::default()
         };
         self.account = Account::default();
         self.blocked = false;
-        self.starving = false;
+        self.starved = false;
         self.announced = 0;
         self.announced_unexpected = 0;
         self.announcements = 0;
@@ -69,7 +69,7 @@ impl Conversation {
     /// Commits the first window. A caller gets it only when it has introduced itself.
     fn open_window<M>(&mut self, shared: &mut Shared<M>) {
         self.grant.open(&mut shared.budget);
-        if shared.budget.is_tight() {
+        if shared.budget.is_memory_short() {
             shared.request_shrink(self.id);
         }
     }
@@ -129,7 +129,7 @@ impl Conversation {
                 return self.introduced(shared, &header, packet);
             }
             (Awaited::Ready, Kind::Ready) if header.word == self.greeting.format.into() => {
-                return self.come_up(shared, header.credit);
+                return self.mark_up(shared, header.credit);
             }
             (_, kind) => format!("{kind:?} came before the greeting"),
         };
@@ -155,7 +155,7 @@ impl Conversation {
             if self.greeting.called {
                 self.open_window(shared);
             }
-            return self.come_up(shared, header.credit);
+            return self.mark_up(shared, header.credit);
         }
         if !self.greeting.called {
             self.queue_introduction(shared);
@@ -193,12 +193,12 @@ impl Conversation {
             if self.greeting.called {
                 self.open_window(shared);
             }
-            return self.come_up(shared, header.credit);
+            return self.mark_up(shared, header.credit);
         }
         if !self.greeting.called {
             let format = self.greeting.format.into();
             self.queue_bare(shared, Kind::Ready, format);
-            return self.come_up(shared, header.credit);
+            return self.mark_up(shared, header.credit);
         }
         self.credit(shared, header.credit);
         self.greeting.awaited = Awaited::Decision;
@@ -212,19 +212,19 @@ impl Conversation {
 
     /// Decides about a connection whose caller, the instance numbered `theirs`, turned out to be
     /// this peer. `own` is the number of our instance.
-    pub(crate) fn meet(&self, own: InstanceId, theirs: Option<InstanceId>) -> Meeting {
+    pub(crate) fn classify(&self, own: InstanceId, theirs: Option<InstanceId>) -> CallerDecision {
         let theirs = theirs.unwrap_or(own);
         match self.phase {
-            Phase::Closed => Meeting::Same,
+            Phase::Closed => CallerDecision::Same,
             // Both sides call each other, and we are not bound to our connection yet.
-            Phase::Greeting if !self.greeting.called && own > theirs => Meeting::Same,
-            Phase::Greeting if !self.greeting.called && own < theirs => Meeting::Wait,
+            Phase::Greeting if !self.greeting.called && own > theirs => CallerDecision::Same,
+            Phase::Greeting if !self.greeting.called && own < theirs => CallerDecision::Wait,
             // We took over an earlier connection of this peer, and it has given that one up: its
             // end is still to be reported.
-            Phase::Greeting if self.greeting.id() == Some(theirs) => Meeting::Wait,
+            Phase::Greeting if self.greeting.id() == Some(theirs) => CallerDecision::Wait,
             // Packets of the previous connection may still arrive.
-            Phase::Leaving | Phase::Failed => Meeting::Wait,
-            _ => Meeting::Distinct,
+            Phase::Leaving | Phase::Failed => CallerDecision::Wait,
+            _ => CallerDecision::Distinct,
         }
     }
 
@@ -248,7 +248,7 @@ impl Conversation {
         self.account = from.account;
         self.control = from.control;
         self.blocked = from.blocked;
-        self.starving = from.starving;
+        self.starved = from.starved;
         self.tell_window = from.tell_window;
         (self.announced, self.announced_unexpected) = (0, 0);
         (self.announcements, self.announcements_unexpected) = (0, 0);
@@ -261,7 +261,7 @@ impl Conversation {
     }
 
     /// Marks the connection up: messages may flow.
-    fn come_up<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
+    fn mark_up<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
         self.phase = Phase::Up;
         self.was_up = true;
         shared.connections += 1;
@@ -276,15 +276,15 @@ impl Conversation {
         self.set_eager_max(&shared.tuning);
         self.mark_dirty(shared);
         shared.retry_transfers();
-        self.release_rival(shared);
+        self.release_waiting_caller(shared);
     }
 
     /// Has a caller decided about that waited until our own connection came up or failed.
-    pub(crate) fn release_rival<M>(&mut self, shared: &mut Shared<M>) {
-        let rival = self.greeting.rival.take();
+    pub(crate) fn release_waiting_caller<M>(&mut self, shared: &mut Shared<M>) {
+        let waiting_caller = self.greeting.waiting_caller.take();
         shared
             .work
-            .extend(rival.map(|rival| Work::Introduced(rival.0)));
+            .extend(waiting_caller.map(|waiting_caller| Work::Introduced(waiting_caller.0)));
     }
 }
 
@@ -295,23 +295,38 @@ mod tests {
     /// Both sides keep the connection that the one with the smaller number has made, so they must agree on which.
     #[test]
     fn of_two_calls_that_cross_the_smaller_numbers_is_kept() {
-        let meet = |phase, called, own: InstanceId, theirs| {
+        let classify = |phase, called, own: InstanceId, theirs| {
             let mut conversation = Conversation::new("known".to_owned());
             conversation.phase = phase;
             conversation.greeting.called = called;
-            conversation.meet(own, Some(theirs))
+            conversation.classify(own, Some(theirs))
         };
         let (small, large) = (InstanceId(1), InstanceId(2));
-        assert_eq!(meet(Phase::Greeting, false, large, small), Meeting::Same);
-        assert_eq!(meet(Phase::Greeting, false, small, large), Meeting::Wait);
+        assert_eq!(
+            classify(Phase::Greeting, false, large, small),
+            CallerDecision::Same
+        );
+        assert_eq!(
+            classify(Phase::Greeting, false, small, large),
+            CallerDecision::Wait
+        );
         for (own, theirs) in [(small, large), (large, small)] {
-            assert_eq!(meet(Phase::Greeting, true, own, theirs), Meeting::Distinct);
-            assert_eq!(meet(Phase::Closed, false, own, theirs), Meeting::Same);
-            assert_eq!(meet(Phase::Leaving, false, own, theirs), Meeting::Wait);
+            assert_eq!(
+                classify(Phase::Greeting, true, own, theirs),
+                CallerDecision::Distinct
+            );
+            assert_eq!(
+                classify(Phase::Closed, false, own, theirs),
+                CallerDecision::Same
+            );
+            assert_eq!(
+                classify(Phase::Leaving, false, own, theirs),
+                CallerDecision::Wait
+            );
         }
         assert_eq!(
-            meet(Phase::Greeting, false, small, small),
-            Meeting::Distinct
+            classify(Phase::Greeting, false, small, small),
+            CallerDecision::Distinct
         );
     }
 }

@@ -11,7 +11,7 @@ use super::rendezvous::refusal;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State, What};
 use crate::shared::{Shared, Work};
-use crate::transfers::{Behind, Transfers};
+use crate::transfers::{Remainder, Transfers};
 use crate::types::OpError;
 
 /// Whether an operation's transfer has yet to be started.
@@ -114,13 +114,17 @@ impl Conversation {
 
     /// The next transfer that the method is to start for an operation, and what remains to be
     /// transferred after it.
-    pub(crate) fn transfer_of<M>(&self, shared: &Shared<M>, op: u32) -> Option<(Transfer, Behind)> {
+    pub(crate) fn transfer_of<M>(
+        &self,
+        shared: &Shared<M>,
+        op: u32,
+    ) -> Option<(Transfer, Remainder)> {
         let entry = &shared.ops[op];
         let max_list = self.limits.max_list;
         if is_moving(entry) {
             let (part, rest) = shared.transfers.next_part(shared.ops.key(op), max_list)?;
             let cursor = entry.cursor;
-            return Some((part, Behind { cursor, rest }));
+            return Some((part, Remainder { cursor, rest }));
         }
         let list = entry.fragments.as_slice();
         let mut cursor = entry.cursor;
@@ -159,11 +163,16 @@ impl Conversation {
             _ => return None,
         }
         let (transfer, rest) = Transfers::first_part(transfer, max_list);
-        Some((transfer, Behind { cursor, rest }))
+        Some((transfer, Remainder { cursor, rest }))
     }
 
     /// The method has accepted the transfer of an operation.
-    pub(crate) fn transfer_started<M>(&mut self, shared: &mut Shared<M>, op: u32, behind: Behind) {
+    pub(crate) fn transfer_started<M>(
+        &mut self,
+        shared: &mut Shared<M>,
+        op: u32,
+        behind: Remainder,
+    ) {
         shared.transfers.started(&mut self.transfers);
         let key = shared.ops.key(op);
         shared.transfers.part_started(key, behind.rest);

@@ -73,15 +73,15 @@ impl Conversation {
             return;
         }
         let is_due = shared.watch.count(self.receives == 1);
-        let is_away = shared.watch.is_away();
-        if !(is_due || is_away) || !self.offers(shared) {
+        let is_busy = shared.watch.is_busy();
+        if !(is_due || is_busy) || !self.offers(shared) {
             return;
         }
         if is_due {
             shared.watch.begin(shared.ops.key(op));
         }
         match self.offers.skip {
-            _ if !is_away => {}
+            _ if !is_busy => {}
             0 => shared.note_to_offer(op),
             _ => self.offers.skip -= 1,
         }

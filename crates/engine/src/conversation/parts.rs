@@ -72,7 +72,7 @@ impl Conversation {
         let sending = self.sending_parts.get_or_insert_default();
         sending.ops.push_back(op);
         self.mark_dirty(shared);
-        self.unannounce(shared, op);
+        self.withdraw_announcement(shared, op);
     }
 
     /// The next part of the first message that is sent in parts.

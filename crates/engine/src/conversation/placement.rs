@@ -72,7 +72,7 @@ impl Conversation {
         self.grant.pass(cost, &mut shared.budget);
         self.traffic
             .received(size as usize, self.id, &mut shared.touched);
-        if self.grant.is_due() || self.starving {
+        if self.grant.is_due() || self.starved {
             self.mark_dirty(shared);
         }
         self.complete(shared, op, Ok(size));

@@ -15,7 +15,7 @@ use crate::fragments::{Fragments, Room, scatter};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
-use crate::shared::{EarlyBody, NO_QUEUE, Shared};
+use crate::shared::{EarlyBody, NO_QUEUE, Shared, UNLISTED};
 use crate::types::{Envelope, OpError, Tag};
 
 /// Posts a receive again, before all others. It was matched, and is in no list.
@@ -128,7 +128,7 @@ impl Conversation {
         };
         let is_due = self.grant.pass(cost, &mut shared.budget);
         self.traffic.received(len, self.id, &mut shared.touched);
-        if is_due || self.starving {
+        if is_due || self.starved {
             self.mark_dirty(shared);
         }
         let entry = &mut shared.ops[op];
@@ -151,9 +151,11 @@ impl Conversation {
         entry.moved = size;
         entry.be_done();
         shared.completions += 1;
-        let queue = &mut shared.queues[entry.queue];
-        if let Some(before) = queue.append(op, &mut entry.links) {
-            shared.ops[before].links.set_next(op);
+        if entry.queue != UNLISTED {
+            let queue = &mut shared.queues[entry.queue];
+            if let Some(before) = queue.append(op, &mut entry.links) {
+                shared.ops[before].links.set_next(op);
+            }
         }
         self.release_if_unused(shared);
     }

@@ -419,7 +419,7 @@ impl Conversation {
     }
 
     /// One of our announcements is no longer unmatched at the peer.
-    pub(super) fn unannounce<M>(&mut self, shared: &mut Shared<M>, op: u32) {
+    pub(super) fn withdraw_announcement<M>(&mut self, shared: &mut Shared<M>, op: u32) {
         let entry = &mut shared.ops[op];
         if std::mem::take(&mut entry.announced) {
             let count = self.announced_count(entry.what == What::SendUnexpected);
@@ -443,6 +443,8 @@ impl Conversation {
             // A cancelled send whose exports are being ended.
             return;
         }
+        // Its receive has been found: it cannot be recalled any more.
+        entry.withdrawn = false;
         let Clearance { offset, len, .. } = clearance;
         if clearance.regions.is_empty() && self.takes_parts() {
             return self.cleared_for_parts(shared, op, &clearance);
@@ -454,7 +456,7 @@ impl Conversation {
             return self.protocol_error(shared, "it clears a part that is not the next one");
         }
         entry.state = State::ToPush(clearance);
-        self.unannounce(shared, op);
+        self.withdraw_announcement(shared, op);
         shared.start_transfer(op);
     }
 
@@ -485,7 +487,7 @@ impl Conversation {
             return;
         };
         if matches!(shared.ops[op].state, State::Announced) {
-            self.unannounce(shared, op);
+            self.withdraw_announcement(shared, op);
             let size = shared.ops[op].size;
             self.finish(shared, op, Ok(size));
         }
@@ -510,11 +512,13 @@ impl Conversation {
             Refusal::Failed => {
                 TransferError::Copy("the peer could not move the bytes".into()).into()
             }
+            // The receiver agrees to a recall.
+            Refusal::Cancelled if entry.withdrawn && entry.what == What::Send => OpError::Cancelled,
             Refusal::Cancelled => OpError::Withdrawn,
         };
         match entry.state {
             State::Announced | State::ToPush(_) => {
-                self.unannounce(shared, op);
+                self.withdraw_announcement(shared, op);
                 self.finish(shared, op, Err(error));
             }
             State::Cleared { .. } | State::Collecting(_) | State::ToClear(_) => {
@@ -530,14 +534,19 @@ impl Conversation {
         }
     }
 
-    /// The sender has cancelled an announced message.
-    pub(super) fn withdrawn<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
+    /// The announced message of a send that has no receive yet.
+    pub(super) fn early_of<M>(&self, shared: &Shared<M>, send: u64) -> Option<u32> {
         let behind = |index: &u32| shared.early[*index].links.next();
         let mut early = std::iter::successors(self.early_announced.first(), behind);
-        let found = early.find(|index| {
+        early.find(|index| {
             matches!(&shared.early[*index].body, EarlyBody::Announced(incoming)
                 if incoming.announcement.send == send)
-        });
+        })
+    }
+
+    /// The sender has cancelled an announced message.
+    pub(super) fn withdrawn<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
+        let found = self.early_of(shared, send);
         if let Some(index) = found {
             return self.forget_early(shared, index);
         }

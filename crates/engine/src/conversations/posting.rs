@@ -7,11 +7,23 @@ use super::Conversations;
 use crate::conversation::Conversation;
 use crate::conversation::receiving::Keep;
 use crate::fragments::{Fragments, Room};
+use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::pieces::Pieces;
-use crate::types::{OpError, Tag, Taken};
+use crate::types::{OpError, OpId, Tag, Taken};
 
 impl<M: Matcher> Conversations<M> {
+    /// Asks for a send back, if it still exists.
+    pub fn recall(&mut self, op: OpId) {
+        if let Some(op) = self.shared.ops.find(op.0) {
+            let Self { peers, shared } = self;
+            match shared.ops[op].peer {
+                NONE => {}
+                peer => peers[peer].recall(shared, op),
+            }
+        }
+    }
+
     /// Posts a receive for a message that was taken out of matching. Returns its result if the
     /// message was whole, or the operation; `None` if the message is gone.
     pub(crate) fn receive_taken(

@@ -10,7 +10,7 @@ use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::operation::{Remote, State, What};
 use crate::shared::Work;
-use crate::transfers::{Behind, MAX_TRIES};
+use crate::transfers::{MAX_TRIES, Remainder};
 
 impl<M: Matcher> Conversations<M> {
     /// The next transfer to start, with its peer, its operation, and the cursor behind it. Each
@@ -59,7 +59,7 @@ impl<M: Matcher> Conversations<M> {
 
     /// Reports that the method has accepted a transfer, that of a [`ToStart`] from which the
     /// transfer itself may have been taken.
-    pub fn transfer_started(&mut self, peer: u32, op: u32, behind: Behind) {
+    pub fn transfer_started(&mut self, peer: u32, op: u32, behind: Remainder) {
         let Self { peers, shared } = self;
         peers[peer].transfer_started(shared, op, behind);
     }

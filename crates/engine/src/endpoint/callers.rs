@@ -6,7 +6,7 @@ use causeway_transport::registry::Candidates;
 
 use super::Endpoint;
 use crate::conversation::{CONNECT, Phase};
-use crate::handshake::Meeting;
+use crate::handshake::CallerDecision;
 use crate::matcher::Matcher;
 use crate::types::Error;
 
@@ -72,16 +72,16 @@ impl<M: Matcher> Endpoint<M> {
             .iter()
             .filter_map(|text| self.connections.peer_at(text));
         let known = leads_to.find(|&known| self.may_become(known, method));
-        match self.conversations.meet(peer, known) {
-            Some(Meeting::Same) => self.merge(known.unwrap_or(peer), peer, &confirmed),
-            Some(Meeting::Distinct) => {
+        match self.conversations.classify(peer, known) {
+            Some(CallerDecision::Same) => self.merge(known.unwrap_or(peer), peer, &confirmed),
+            Some(CallerDecision::Distinct) => {
                 let entry = &mut self.conversations.peers[peer];
                 if !confirmed.is_empty() && !self.connections.end(peer).outbound {
                     entry.name = confirmed.join(",");
                 }
                 self.connections.introduce(peer, &confirmed);
             }
-            Some(Meeting::Wait) | None => {}
+            Some(CallerDecision::Wait) | None => {}
         }
     }
 
@@ -135,7 +135,7 @@ impl<M: Matcher> Endpoint<M> {
     /// again.
     pub(super) fn left(&mut self, peer: u32) {
         match self.connections.end(peer).outbound {
-            true => self.come_back(peer),
+            true => self.reconnect_if_needed(peer),
             false => self.close(peer, PeerError::Closed),
         }
     }
@@ -156,7 +156,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Handles the loss of a connection for which no operation has failed: if the peer, which was
     /// looked up, is needed, another connection is made.
-    pub(super) fn come_back(&mut self, peer: u32) {
+    pub(super) fn reconnect_if_needed(&mut self, peer: u32) {
         if self.conversations.is_unused(peer) {
             return self.forget(peer);
         }

@@ -106,11 +106,11 @@ impl<M: Matcher> Endpoint<M> {
         let (called, was_up) = (entry.greeting.called, entry.was_up);
         let outbound = self.connections.end(peer).outbound;
         if outbound && called && !was_up {
-            return self.come_back(peer);
+            return self.reconnect_if_needed(peer);
         }
         if outbound
             && !was_up
-            && let Some(caller) = self.conversations.rival(peer)
+            && let Some(caller) = self.conversations.waiting_caller(peer)
         {
             return self.merge(peer, caller, &[]);
         }

@@ -37,7 +37,7 @@ impl<M: Matcher> Endpoint<M> {
             }
             match self.conversations.poll_dirty() {
                 Some(peer) => self.transmit(peer),
-                None => return self.conversations.end_turn(),
+                None => return self.conversations.resume_postponed(),
             }
         }
     }

@@ -44,7 +44,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Posts a receive, as [`Endpoint::post_receive`] does, if no message is held that it might
     /// get, and it may be posted. Otherwise does nothing.
-    #[inline]
+    #[inline(always)]
     pub fn try_receive(
         &mut self,
         pattern: M::Pattern,
@@ -52,7 +52,7 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Option<OpId> {
-        self.receive_later(pattern, std::slice::from_ref(into), queue, user)
+        self.receive_usual(pattern, into, queue, user)
     }
 
     /// Receives a message and waits for it, provided that no message is held, for whatever receive, and that a receive may be posted. The
@@ -86,27 +86,29 @@ impl<M: Matcher> Endpoint<M> {
         if self.conversations.shared.matcher.holds_messages() {
             return DirectReceive::Unusual;
         }
-        let Some(usual) = self.usual_queue(pattern, into, queue) else {
+        if !self.would_be_usual(pattern, into, queue) {
             return DirectReceive::Unusual;
-        };
+        }
         let losses = self.conversations.shared.losses;
-        // Before the process yields, the receive must be visible to others.
-        let mut has_polled = into.len() <= DIRECT_BYTES && !self.policy.enter();
-        if has_polled {
+        let is_short = into.len() <= DIRECT_BYTES;
+        if is_short {
             if let Some(bytes) = self.poll_for_message(pattern, into, losses) {
                 return DirectReceive::Whole(bytes);
             }
             // A packet that has arrived meanwhile may be a message that is held now, or may have
             // ended the connection.
-            let is_held = self.conversations.shared.matcher.holds_messages();
-            if is_held || self.usual_queue(pattern, into, queue).is_none() {
+            if self.conversations.shared.matcher.holds_messages() {
                 return DirectReceive::Unusual;
             }
         }
-        let op = self.post_usual(pattern, into, (usual, user));
-        if !has_polled {
+        let Some(op) = self.receive_later(pattern, std::slice::from_ref(into), queue, user) else {
+            return DirectReceive::Unusual;
+        };
+        if !is_short {
             self.progress();
         }
+        // Whether the first polls of a wait have been made. If the time slice is over, it begins with a yield.
+        let mut has_polled = is_short && !self.policy.enter();
         let index = op.0 as u32;
         let is_over = |all: &Conversations<M>| all.is_done(index) || all.shared.losses != losses;
         while !is_over(&self.conversations) {
@@ -122,7 +124,9 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Polls for a message without a posted receive, as often as a wait does before it reads the
-    /// clock. Returns the message's size in bytes if it has come.
+    /// clock: once if the time slice is over, because the receive must be visible to others before the process yields.
+    /// (Posting it at once in this case made every receive of a stream of messages that have already come a posted one,
+    /// since only a wait begins another slice.) Returns the message's size in bytes if it has come.
     #[inline]
     fn poll_for_message(&mut self, pattern: M::Pattern, into: &Memory, losses: u64) -> Option<u64> {
         let is_over = |all: &Conversations<M>| {
@@ -133,7 +137,7 @@ impl<M: Matcher> Endpoint<M> {
         shared.direct.begin(&mut shared.references, into);
         shared.matcher.await_directly(Some(pattern));
         self.progress();
-        if !is_over(&self.conversations) {
+        if !is_over(&self.conversations) && !self.policy.enter() {
             let polls = self.policy.first_polls(Awaited::Messages);
             if self.advance_to(polls, &is_over) {
                 if self.conversations.shared.direct.has_come() {

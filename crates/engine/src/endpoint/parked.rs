@@ -53,7 +53,7 @@ impl<M: Matcher> Endpoint<M> {
         let now = self.methods.read_clock();
         let mut decision = self.policy.begin(Awaited::Messages, now);
         loop {
-            match self.stay_inside(&mut decision, until, &ready) {
+            match self.poll_until_yield(&mut decision, until, &ready) {
                 Awake::Ready | Awake::TimeUp => return None,
                 Awake::Yield => return Some(Parked(Idle::Yield(self.begin_yield()))),
                 Awake::Park => {}
@@ -147,6 +147,12 @@ impl<M: Matcher> Endpoint<M> {
             let left = |limit: Instant| limit.saturating_duration_since(now);
             self.interrupted = Some(announced.limit.map_or(Duration::MAX, left));
         }
+    }
+
+    /// Whether a thread is parked.
+    #[inline(always)]
+    pub fn has_parked(&self) -> bool {
+        self.parked.is_some()
     }
 
     /// Wakes the parked thread, if there is one and it has to look again after what the caller has

@@ -30,7 +30,7 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
-        let (peer, queue) = (self.peer(to)?, self.queue(queue)?);
+        let (peer, queue) = (self.peer(to)?, self.queue_to_post(queue)?);
         check_size(message.1)?;
         self.settle();
         if let Some(refused) = self.refuse_if_gone(peer, user) {
@@ -75,7 +75,7 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
-        let caller = (self.queue(queue)?, user);
+        let caller = (self.queue_to_post(queue)?, user);
         self.conversations.shared.check_operations()?;
         match self.conversations.receive_taken(message, into, caller) {
             None => Ok(at_once(user, Err(OpError::Withdrawn))),

@@ -7,11 +7,10 @@ use causeway_wire::bmi::send_complete;
 use super::Endpoint;
 use crate::conversation::Phase;
 use crate::conversation::Transmit;
-use crate::conversation::receiving::Keep;
+use crate::conversation::receiving::{Keep, add_receive};
 use crate::conversations::Conversations;
 use crate::fragments::{Fragments, Room, check_writable, total};
 use crate::matcher::Matcher;
-use crate::shared::MAX_OPERATIONS;
 use crate::types::{Addr, Completion, Error, OpError, OpId, Posted, Queue, Tag};
 
 /// How a message is sent.
@@ -96,11 +95,12 @@ impl<M: Matcher> Endpoint<M> {
         if !self.process.is_this_process() {
             return None;
         }
-        let peer = self.conversations.peers.find(to.0)?;
-        self.conversations.shared.queues.find(queue.0)?;
-        if self.conversations.peers[peer].may_hold_next() {
+        let entry = self.conversations.peers.find_entry(to.0)?;
+        let peer = entry.id;
+        if entry.may_hold_next() {
             return None;
         }
+        self.conversations.shared.find_queue(queue)?;
         let size = total(data).ok()?;
         self.try_eager_now(peer, data, size, tag, false)
             .then_some(size)
@@ -116,47 +116,60 @@ impl<M: Matcher> Endpoint<M> {
         user: u64,
     ) -> Option<OpId> {
         let [memory] = into else { return None };
-        let queue = self.usual_queue(pattern, memory, queue)?;
-        Some(self.post_usual(pattern, memory, (queue, user)))
+        self.receive_usual(pattern, memory, queue, user)
     }
 
-    /// The queue of a receive of one fragment, if its peer is there, no message is held that it might get, and nothing is wrong.
+    /// The same, inlined.
     #[inline(always)]
-    pub(super) fn usual_queue(
+    pub(super) fn receive_usual(
         &mut self,
         pattern: M::Pattern,
         memory: &Memory,
         queue: Queue,
-    ) -> Option<u32> {
+        user: u64,
+    ) -> Option<OpId> {
         if !self.process.is_this_process() {
             return None;
         }
         let Conversations { peers, shared } = &mut self.conversations;
-        let queue = shared.queues.find(queue.0)?;
-        let is_up = |peer| peers.get(peer).is_some_and(|entry| entry.is_up());
-        let usual = M::only_peer(pattern).is_none_or(is_up)
-            && memory.is_writable()
-            && memory.len() as u64 <= causeway_wire::bmi::MAX_MESSAGE_BYTES
-            && shared.ops.len() < MAX_OPERATIONS;
-        let has_come = shared.matcher.holds_messages() && shared.matcher.find(pattern).is_some();
-        (usual && !has_come).then_some(queue)
-    }
-
-    /// Posts such a receive.
-    #[inline(always)]
-    pub(super) fn post_usual(
-        &mut self,
-        pattern: M::Pattern,
-        memory: &Memory,
-        caller: (u32, u64),
-    ) -> OpId {
-        let all = &mut self.conversations;
+        let queue = shared.find_queue(queue)?;
+        let peer = match M::only_peer(pattern) {
+            Some(peer) => Some(peers.get_mut(peer).filter(|entry| entry.is_up())?),
+            None => None,
+        };
+        if !shared.is_usual(pattern, memory) {
+            return None;
+        }
         let room = memory.len() as u64;
-        let key = all.add_receive(caller, pattern, room, Keep::Shared(memory));
+        let key = add_receive(
+            shared,
+            peer,
+            (queue, user),
+            pattern,
+            room,
+            Keep::Shared(memory),
+        );
+        let all = &self.conversations;
         if all.has_offers() || all.wants_time() {
             self.offer_or_watch();
         }
-        OpId(key)
+        Some(OpId(key))
+    }
+
+    /// Whether such a receive could be posted.
+    #[inline(always)]
+    pub(super) fn would_be_usual(
+        &mut self,
+        pattern: M::Pattern,
+        memory: &Memory,
+        queue: Queue,
+    ) -> bool {
+        let Conversations { peers, shared } = &mut self.conversations;
+        let is_up = |peer| peers.get(peer).is_some_and(|entry| entry.is_up());
+        self.process.is_this_process()
+            && shared.find_queue(queue).is_some()
+            && M::only_peer(pattern).is_none_or(is_up)
+            && shared.is_usual(pattern, memory)
     }
 
     #[inline]
@@ -165,6 +178,15 @@ impl<M: Matcher> Endpoint<M> {
         self.number(addr).ok_or(Error::Stale("address"))
     }
 
+    /// The index of a queue that is to be posted to.
+    #[inline]
+    pub(super) fn queue_to_post(&self, queue: Queue) -> Result<u32, Error> {
+        self.check_process()?;
+        let queue = self.conversations.shared.find_queue(queue);
+        queue.ok_or(Error::Stale("context"))
+    }
+
+    /// The index of a queue of completions.
     #[inline]
     pub(super) fn queue(&self, queue: Queue) -> Result<u32, Error> {
         self.check_process()?;
@@ -173,7 +195,7 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// Sends a whole message at once if no other is queued before it.
-    #[inline]
+    #[inline(always)]
     fn try_eager_now(
         &mut self,
         peer: u32,
@@ -293,8 +315,27 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
+    /// Sets whether the large messages that wait for a peer are announced, or sent whole as usual.
+    ///
+    /// A message that waits alone may be one for which its caller waits, in a program that relies on
+    /// its being stored at the receiver before there is a receive for it.
+    #[cold]
+    fn choose_how_to_send(&mut self, peer: u32) {
+        let entry = &mut self.conversations.peers[peer];
+        let from = match self.connections.link(peer) {
+            Some((method, handle)) if entry.expected.len() > 1 => {
+                self.methods.get(method).announces_from(handle)
+            }
+            _ => None,
+        };
+        entry.set_announces_from(from);
+    }
+
     /// Sends what is queued for a peer, as far as there is room and credit.
     pub(super) fn transmit(&mut self, peer: u32) {
+        if self.conversations.peers[peer].waits_with_large(&self.conversations.shared) {
+            self.choose_how_to_send(peer);
+        }
         let mut parts = 0;
         while let Some(what) = self.conversations.poll_transmit(peer)
             && self.transmit_one(peer, &what)
@@ -360,7 +401,7 @@ impl<M: Matcher> Endpoint<M> {
         (queue, user): (Queue, u64),
         sending: Sending,
     ) -> Result<Posted, Error> {
-        let (peer, queue) = (self.peer(to)?, self.queue(queue)?);
+        let (peer, queue) = (self.peer(to)?, self.queue_to_post(queue)?);
         let size = total(data)?;
         let unexpected = sending == Sending::Unexpected;
         let limit = self.conversations.shared.tuning.unexpected_limit as u64;
@@ -423,7 +464,7 @@ impl<M: Matcher> Endpoint<M> {
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
-        let caller = (self.queue(queue)?, user);
+        let caller = (self.queue_to_post(queue)?, user);
         if let Room::Memory(list) = into {
             check_writable(list)?;
             total(list)?;

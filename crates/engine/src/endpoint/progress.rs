@@ -244,7 +244,7 @@ impl<M: Matcher> Endpoint<M> {
         let until = start.checked_add(idle);
         let mut decision = self.policy.begin(Awaited::Messages, start);
         loop {
-            match self.stay_awake(&mut decision, until, &ready) {
+            match self.poll_and_yield(&mut decision, until, &ready) {
                 Awake::Ready => return true,
                 Awake::TimeUp => return false,
                 Awake::Yield | Awake::Park => {}
@@ -272,14 +272,14 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Polls and yields as the policy decides, until it decides to park.
     #[inline]
-    pub(super) fn stay_awake(
+    pub(super) fn poll_and_yield(
         &mut self,
         decision: &mut Decision,
         until: Option<Instant>,
         ready: &impl Fn(&Conversations<M>) -> bool,
     ) -> Awake {
         loop {
-            match self.stay_inside(decision, until, ready) {
+            match self.poll_until_yield(decision, until, ready) {
                 Awake::Yield => {
                     let now = self.yield_processor();
                     *decision = self.policy.resume(now);
@@ -291,7 +291,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Polls as the policy decides, until it decides to yield or to park.
     #[inline]
-    pub(super) fn stay_inside(
+    pub(super) fn poll_until_yield(
         &mut self,
         decision: &mut Decision,
         until: Option<Instant>,

@@ -69,7 +69,7 @@ impl Stall {
             text::age(waited),
             operation(waiting),
             peer.name,
-            whereabouts(row),
+            describe_location(row),
             reason(waiting, end),
             tally.sends,
             tally.receives,
@@ -110,7 +110,7 @@ fn operation(waiting: &Waiting) -> String {
     }
 }
 
-fn whereabouts(row: &PeerRow) -> String {
+fn describe_location(row: &PeerRow) -> String {
     match row.pid {
         0 => "process not known".to_owned(),
         pid => format!("pid {pid}, {}", process::state(pid).text()),
@@ -140,7 +140,7 @@ fn reason(waiting: &Waiting, end: &End) -> String {
         }
         WaitReason::Message => "posted, no message has come".to_owned(),
         WaitReason::Write => format!("matched, the peer does not write it ({})", moved()),
-        WaitReason::Turn => "waits for its turn among the transfers".to_owned(),
+        WaitReason::TransferSlot => "waits for its turn among the transfers".to_owned(),
         WaitReason::Transfer => format!("a transfer makes no progress ({})", moved()),
         WaitReason::Ending => "its exports are being ended".to_owned(),
     }
@@ -165,7 +165,7 @@ impl<M> Conversations<M> {
                 What::Transfer => OpKind::Transfer,
                 What::Fetch => OpKind::Fetch,
             },
-            why: self.why(op, entry),
+            why: self.wait_reason(op, entry),
             tag: entry.tag,
             size: entry.size,
             moved: entry.moved,
@@ -199,7 +199,7 @@ impl<M> Conversations<M> {
         state ^ entry.moved.rotate_left(8) ^ around_it
     }
 
-    fn why(&self, op: u32, entry: &Op) -> WaitReason {
+    fn wait_reason(&self, op: u32, entry: &Op) -> WaitReason {
         if entry.peer == NONE {
             return WaitReason::Message;
         }
@@ -218,14 +218,14 @@ impl<M> Conversations<M> {
             State::Held => WaitReason::Room,
             _ if peer.blocked => WaitReason::Room,
             State::Matched(_) | State::ToPush(_) | State::ToWrite(_) | State::ToMove(_) => {
-                WaitReason::Turn
+                WaitReason::TransferSlot
             }
             State::Announced | State::ToAnnounce { .. } => WaitReason::Receive,
-            State::Queued => self.why_queued(op, entry, peer),
+            State::Queued => self.queued_reason(op, entry, peer),
         }
     }
 
-    fn why_queued(&self, op: u32, entry: &Op, peer: &Conversation) -> WaitReason {
+    fn queued_reason(&self, op: u32, entry: &Op, peer: &Conversation) -> WaitReason {
         let unexpected = entry.what == What::SendUnexpected;
         let queue = if unexpected {
             &peer.unexpected

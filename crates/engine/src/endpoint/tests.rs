@@ -1,6 +1,7 @@
 //! Whole instances over the in-process method, driven by hand: every test is deterministic.
 
 mod basics;
+mod both_ways;
 mod cancelling;
 mod deaths;
 mod fetching;
@@ -18,6 +19,7 @@ mod pieces;
 mod placement;
 mod raw_peer;
 mod sleeps;
+mod unlisted;
 mod waits;
 
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -144,7 +144,7 @@ impl Watch {
         causeway_watch::log::apply_request();
         let now_ns = process::monotonic_ns();
         if self.round == 0 {
-            self.round = all.shared.touched.standing();
+            self.round = all.shared.touched.active();
             self.round_due_ns = u64::MAX;
         }
         let mut left = MOST_PEERS;
@@ -157,7 +157,7 @@ impl Watch {
                 self.observe_peer(all, connections, methods, (peer, now_ns));
             }
         }
-        self.go_round(all, connections, methods, (left, now_ns));
+        self.observe_some(all, connections, methods, (left, now_ns));
         self.due = match self.round_due_ns {
             u64::MAX => None,
             due => now.checked_add(Duration::from_nanos(due.saturating_sub(now_ns))),
@@ -166,7 +166,7 @@ impl Watch {
     }
 
     /// Observes the peers with operations in flight, at most `left` of them now.
-    fn go_round<M: Matcher>(
+    fn observe_some<M: Matcher>(
         &mut self,
         all: &mut Conversations<M>,
         connections: &mut Connections,
@@ -175,9 +175,9 @@ impl Watch {
     ) {
         for _ in 0..left.min(self.round) {
             self.round -= 1;
-            if let Some(peer) = all.shared.touched.take_standing()
+            if let Some(peer) = all.shared.touched.take_active()
                 && all.peers.get(peer).is_some()
-                && all.peers[peer].traffic.stands(false)
+                && all.peers[peer].traffic.set_active(false)
             {
                 self.observe_peer(all, connections, methods, (peer, now_ns));
             }
@@ -191,8 +191,8 @@ impl Watch {
         methods: &Methods,
         (peer, now_ns): (u32, u64),
     ) {
-        if all.peers[peer].has_operations() && !all.peers[peer].traffic.stands(true) {
-            all.shared.touched.add_standing(peer);
+        if all.peers[peer].has_operations() && !all.peers[peer].traffic.set_active(true) {
+            all.shared.touched.add_active(peer);
         }
         let mut watched = std::mem::take(&mut connections.end(peer).watched);
         if all.peers[peer].traffic.settle(&mut all.shared.touched) {
@@ -258,7 +258,7 @@ impl Watch {
         (pid, now_ns): (u32, u64),
     ) -> PeerRow {
         let depth = |len: usize| u32::try_from(len).unwrap_or(u32::MAX);
-        let (credit, window) = entry.account.standing();
+        let (credit, window) = entry.account.credit_and_window();
         PeerRow {
             instance: self.instance,
             peer: entry.id,

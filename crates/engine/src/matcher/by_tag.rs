@@ -156,6 +156,15 @@ impl ByTag {
         filed.remove(&mut self.receives.nodes, receive);
     }
 
+    /// Posts a receive of a number, or from a peer, that is new.
+    #[cold]
+    #[inline(never)]
+    fn post_first(&mut self, receive: u32, pattern: FromTag) {
+        self.remember(receive, pattern);
+        let waiting = &mut self.peers[pattern.peer as usize];
+        waiting.recent.push_back(&mut self.receives.nodes, receive);
+    }
+
     #[cold]
     #[inline(never)]
     fn add_peer(&mut self, peer: u32) {
@@ -178,9 +187,15 @@ impl Matcher for ByTag {
 
     #[inline(always)]
     fn post(&mut self, receive: u32, pattern: FromTag) {
-        self.remember(receive, pattern);
-        let waiting = &mut self.peers[pattern.peer as usize];
-        waiting.recent.push_back(&mut self.receives.nodes, receive);
+        let nodes = &mut self.receives.nodes;
+        let waiting = self.peers.get_mut(pattern.peer as usize);
+        let (Some(waiting), Some(node)) = (waiting, nodes.get_mut(receive)) else {
+            return self.post_first(receive, pattern);
+        };
+        node.renew(pattern);
+        if let Some(before) = waiting.recent.append(receive, &mut node.links) {
+            nodes[before].links.set_next(receive);
+        }
     }
 
     #[inline(always)]

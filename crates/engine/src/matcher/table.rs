@@ -71,6 +71,14 @@ impl<N: Filed> Nodes<N> {
         self.0.get(index as usize)
     }
 
+    /// The same, to be changed.
+    #[inline(always)]
+    pub fn get_mut(&mut self, index: u32) -> Option<&mut N> {
+        #[cfg(test)]
+        accesses::count();
+        self.0.get_mut(index as usize)
+    }
+
     /// How many nodes exist: one more than the largest number used.
     pub fn len(&self) -> usize {
         self.0.len()

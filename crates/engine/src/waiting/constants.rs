@@ -84,7 +84,7 @@ pub(crate) const POLLS_PER_CALL: u32 = 16;
 /// wait for both, which needs no such thread. The thread is late by as much, 10 % of a computation
 /// of 500 µs behind which it hides an exchange of 1 MiB. This is not a wait for an event: nothing
 /// is lost if the program waits meanwhile, which makes progress by itself.
-pub const STANDBY_DELAY: Duration = Duration::from_micros(50);
+pub const PROGRESS_THREAD_DELAY: Duration = Duration::from_micros(50);
 
 impl Constants {
     /// The values that the library uses.

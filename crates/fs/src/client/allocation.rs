@@ -184,13 +184,13 @@ impl Client {
             }
             left = rest;
         }
-        self.tell_of_change(file)?;
+        self.report_change(file)?;
         Ok(true)
     }
 
     /// Tells the metadata server that datafiles have changed, which sets the file's times; the file may have more or fewer stored bytes
     /// than its size afterwards. If the file was removed meanwhile, the datafiles that the request has made are removed again.
-    fn tell_of_change(&mut self, file: &mut File) -> Result<(), CallError> {
+    fn report_change(&mut self, file: &mut File) -> Result<(), CallError> {
         file.update_node(self.mutate(reaches(file, 0, NOT_KNOWN)).and_then(node)?)?;
         Ok(())
     }
@@ -232,7 +232,7 @@ impl Client {
                 }
             })?;
             let results = self.rpc.call_all(calls);
-            self.tell_of_change(file)?;
+            self.report_change(file)?;
             if let Some(replies) = self.unless_missing(file, results)? {
                 return replies.into_iter().try_for_each(done);
             }

@@ -13,6 +13,7 @@ use super::locks::Locks;
 use super::options::{ClientOptions, own_identity};
 use super::rpc::{Interrupter, Rpc};
 use super::stages::Stage;
+use super::through::Through;
 use super::verifiers::Verifiers;
 use crate::Error;
 use crate::capability_key::Signer;
@@ -35,6 +36,8 @@ pub struct Client {
     /// The connection with the metadata server on which clients can ask whether they still have
     /// their turns.
     pub(super) turns_known: Option<ConnectionId>,
+    /// How it reads into ordinary memory, once it has read enough for that to matter.
+    pub(super) through: Option<Through>,
 }
 
 /// State that the clients of a program share.
@@ -109,6 +112,7 @@ impl Client {
             held: Arc::clone(&shared.held),
             pointer_steps: 0,
             turns_known: None,
+            through: None,
         })
     }
 

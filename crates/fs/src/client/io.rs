@@ -27,7 +27,7 @@ use crate::permissions;
 
 /// Most bytes that one round of requests moves, over all servers: this bounds how long a round takes, so that the
 /// time-out applies to a bounded amount of work.
-const ROUND_BYTES: u64 = 64 << 20;
+pub(super) const ROUND_BYTES: u64 = 64 << 20;
 /// How often to check whether memory is free that a stopped server may be writing: no event shows when the server
 /// runs again.
 const HELD_INTERVAL: Duration = Duration::from_millis(10);
@@ -431,18 +431,38 @@ impl Client {
         list: IoList<'_>,
         kind: IoKind,
     ) -> Result<(Vec<Planned>, Vec<Call>), CallError> {
-        let object = file.node.object;
+        let mut planned = Self::planned(file, distribution, list, kind)?;
+        let calls = self.calls_of(distribution, &mut planned, kind)?;
+        Ok((planned, calls))
+    }
+
+    /// What each server is asked for.
+    pub(super) fn planned(
+        file: &File,
+        distribution: &Distribution,
+        list: IoList<'_>,
+        kind: IoKind,
+    ) -> Result<Vec<Planned>, CallError> {
         let striping = striping(distribution)?;
         let at_least = |position| file.least_length(position);
-        let mut planned = plan(object, &striping, at_least, list, kind);
+        Ok(plan(file.node.object, &striping, at_least, list, kind))
+    }
+
+    /// The calls that carry it out.
+    pub(super) fn calls_of(
+        &mut self,
+        distribution: &Distribution,
+        planned: &mut [Planned],
+        kind: IoKind,
+    ) -> Result<Vec<Call>, CallError> {
         let mut calls = Vec::with_capacity(planned.len() + 1);
-        for planned in &mut planned {
+        for planned in planned {
             let server = self.io_server(distribution, planned.position)?;
             if let Some(piece) = planned.piece.take() {
                 calls.push(Call::data(server, kind, piece));
             }
         }
-        Ok((planned, calls))
+        Ok(calls)
     }
 
     /// Makes a request to each server of a distribution, from its position.
@@ -627,17 +647,26 @@ fn start_of_last_run(regions: &[Region]) -> u64 {
 /// Cuts a list into rounds of at most [`ROUND_BYTES`]. A list without bytes has no rounds.
 pub(super) fn in_rounds(
     list: IoList<'_>,
+    round: impl FnMut(IoList<'_>) -> Result<(), CallError>,
+) -> Result<(), CallError> {
+    in_rounds_of(list, ROUND_BYTES, round)
+}
+
+/// The same with rounds of at most `most` bytes.
+pub(super) fn in_rounds_of(
+    list: IoList<'_>,
+    most: u64,
     mut round: impl FnMut(IoList<'_>) -> Result<(), CallError>,
 ) -> Result<(), CallError> {
     match list.len() {
         0 => return Ok(()),
-        1..=ROUND_BYTES => return round(list),
+        len if len <= most => return round(list),
         _ => {}
     }
     let mut regions = Cutter::new(list.regions.iter().copied());
     let mut memory = Cutter::new(list.memory.iter().cloned());
     loop {
-        let regions = &regions.take(ROUND_BYTES);
+        let regions = &regions.take(most);
         if regions.is_empty() {
             return Ok(());
         }

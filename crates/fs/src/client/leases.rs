@@ -97,7 +97,7 @@ impl Leases {
         });
         // The program was stopped meanwhile: the kernel began to count the time too late.
         if is_late(given, begun.elapsed()) {
-            self.tell(&[object]);
+            self.report_outdated(&[object]);
         }
         passed
     }
@@ -133,7 +133,7 @@ impl Leases {
     }
 
     /// Reports that outdated attributes of these objects were passed on.
-    fn tell(&self, objects: &[ObjectId]) {
+    fn report_outdated(&self, objects: &[ObjectId]) {
         if !objects.is_empty() {
             let until = Instant::now();
             let attributes = |object: &ObjectId| Passed::Attributes {
@@ -166,7 +166,7 @@ impl Leases {
     /// Notes that a change of the program's own has ended.
     pub(super) fn end_change(&self, altered: &mut Altered, left: Option<Left<'_>>) {
         let passed_on = self.cache.end_change(altered, left, Instant::now());
-        self.tell(&passed_on);
+        self.report_outdated(&passed_on);
     }
 
     /// Notes a change of the program's own of which it is not known whether it is carried out.
@@ -174,7 +174,7 @@ impl Leases {
         // Without a random number, the next number does as well: no other program has it.
         let holder = random_number().unwrap_or_else(|_| self.cache.holder().wrapping_add(1));
         let passed_on = self.cache.become_another(holder);
-        self.tell(&passed_on);
+        self.report_outdated(&passed_on);
         self.waker.wake();
     }
 }

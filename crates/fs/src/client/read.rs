@@ -1,15 +1,21 @@
 //! Reading, from beside the metadata or from datafiles; bytes are verified in the client's memory.
 
+use std::cell::Cell;
+
 use causeway_bmi::Memory;
 use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, WantedSums};
 
 use super::call_error::{CallError, unexpected_reply};
 use super::connection::Client;
 use super::file::File;
-use super::io::{FORM_CHANGES, Form, WaitStages, busiest, in_rounds, keeps_changing};
+use super::io::{
+    FORM_CHANGES, Form, ROUND_BYTES, WaitStages, busiest, in_rounds_of, keeps_changing,
+};
 use super::nodes::{content_of, node};
+use super::rpc::Rpc;
 use super::stages::StageClock;
-use super::transfer::{IoKind, IoList};
+use super::through::{BUFFER_BYTES, LEAST_BYTES, PART_BYTES, ReadTurn};
+use super::transfer::{IoKind, IoList, in_parts};
 use crate::cutter::Cutter;
 use crate::data::pieces::Cursor;
 
@@ -102,16 +108,30 @@ impl Client {
         };
         let mut is_whole = true;
         let mut behind_end = false;
-        in_rounds(inside, |list| {
+        let turn = self.begin_read_through(distribution, inside);
+        let buffer = turn.as_ref().and_then(|turn| turn.buffer.as_ref());
+        let most = match buffer {
+            Some(_) => BUFFER_BYTES,
+            None => ROUND_BYTES,
+        };
+        let read = in_rounds_of(inside, most, |list| {
             if is_whole {
-                let read = self.read_round(file, distribution, list)?;
+                let read = self.read_round(file, distribution, list, buffer)?;
                 is_whole = read.is_some();
                 behind_end |= read.unwrap_or_default();
             }
             Ok(())
-        })?;
+        });
+        if let (Err(_), Some(through)) = (&read, &mut self.through) {
+            // A server may access the buffer for as long as it cannot be reached.
+            through.forget_buffer();
+        }
+        read?;
         if !is_whole {
             return Ok(None);
+        }
+        if let Some(turn) = &turn {
+            self.end_read_through(turn, inside.len());
         }
         if behind_end {
             // Behind a datafile's end the file has a hole, or it was truncated: the file's size shows which.
@@ -124,6 +144,41 @@ impl Client {
         Ok(Some(list.len_before(size)))
     }
 
+    /// Begins a read of datafiles, and decides which way it takes. `None` if it can go straight to its memory only.
+    fn begin_read_through(
+        &mut self,
+        distribution: &Distribution,
+        list: IoList<'_>,
+    ) -> Option<ReadTurn> {
+        let is_mapped = |memory: &Memory| memory.object().is_some();
+        if list.len() < LEAST_BYTES || list.memory.iter().any(is_mapped) {
+            return None;
+        }
+        let mut any = None;
+        for position in 0..distribution.servers.len() {
+            let server = self.io_server(distribution, position).ok()?;
+            let addr = self.rpc.addr(server).ok()?;
+            if self.rpc.bmi().method(addr) != Some("shm") {
+                return None;
+            }
+            any = Some(addr);
+        }
+        let mut through = self.through.take().unwrap_or_default();
+        let bmi = self.rpc.bmi();
+        let turn = through.begin(list.len(), || {
+            any.and_then(|addr| bmi.memalloc(addr, BUFFER_BYTES as usize).ok())
+        });
+        self.through = Some(through);
+        turn
+    }
+
+    /// Ends a read of so many bytes that has succeeded.
+    fn end_read_through(&mut self, turn: &ReadTurn, bytes: u64) {
+        if let Some(through) = &mut self.through {
+            through.end(turn, bytes);
+        }
+    }
+
     /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn read_round(
@@ -131,13 +186,14 @@ impl Client {
         file: &mut File,
         distribution: &Distribution,
         list: IoList<'_>,
+        buffer: Option<&Memory>,
     ) -> Result<Option<bool>, CallError> {
         let mut altered = None;
         // Blocks that are written while they are read do not match the stored sums, and a datafile that is truncated may
         // have fewer bytes than its size just before. A mismatch that persists arises between server and
         // client.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
-            let Some(fetched) = self.fetch(file, distribution, list, sums)? else {
+            let Some(fetched) = self.fetch(file, distribution, list, sums, buffer)? else {
                 return Ok(None);
             };
             let Some(error) = fetched.altered else {
@@ -158,40 +214,57 @@ impl Client {
         distribution: &Distribution,
         list: IoList<'_>,
         sums: WantedSums,
+        buffer: Option<&Memory>,
     ) -> Result<Option<Fetched>, CallError> {
         let clock = StageClock::start(self.record_stages);
-        let (planned, mut calls) = self.data_calls(file, distribution, list, IoKind::Read)?;
+        let mut planned = Self::planned(file, distribution, list, IoKind::Read)?;
+        if let Some(buffer) = buffer.filter(|buffer| buffer.object().is_some()) {
+            planned = in_parts(planned, buffer, PART_BYTES);
+        }
+        let mut calls = self.calls_of(distribution, &mut planned, IoKind::Read)?;
+        let servers: Vec<usize> = calls.iter().map(|call| call.server).collect();
         calls.iter_mut().for_each(|call| call.want_sums(sums));
         let clock = clock.next(&mut self.stages, "read: plan");
-        let replies = self.rpc.call_all(calls);
-        let clock = clock.next_of(&mut self.stages, &READING, busiest(&replies));
-        let Some(replies) = self.unless_missing(file, replies)? else {
-            return Ok(None);
-        };
         let object = file.node.object;
         let mut fetched = Fetched {
             behind_end: false,
             altered: None,
         };
-        for (planned, reply) in planned.iter().zip(replies) {
-            match reply {
-                ReplyBody::Transferred {
-                    bytes,
-                    size,
-                    inline,
-                    sums,
-                    ..
-                } => {
-                    let server = self.io_server(distribution, planned.position)?;
-                    if let Err(error) = planned.check_read(bytes, inline.len(), size) {
-                        fetched.altered = Some(self.rpc.at(server, error));
-                    } else if !planned.matches(list.memory, &sums, self.rpc.binding(server, object))
-                    {
-                        fetched.altered = Some(self.rpc.altered(server));
-                    }
-                    fetched.behind_end |= planned.deliver(list.memory, &inline, size);
-                }
-                other => return Err(unexpected_reply(&other)),
+        let is_delivered = vec![Cell::new(false); planned.len()];
+        let mut take = |rpc: &Rpc, index: usize, reply: &ReplyBody| {
+            let ReplyBody::Transferred {
+                bytes,
+                size,
+                inline,
+                sums,
+                ..
+            } = reply
+            else {
+                return;
+            };
+            let (planned, server) = (&planned[index], servers[index]);
+            is_delivered[index].set(true);
+            if let Err(error) = planned.check_read(*bytes, inline.len(), *size) {
+                fetched.altered = Some(rpc.at(server, error));
+                return;
+            }
+            if !planned.matches(list.memory, sums, rpc.binding(server, object)) {
+                fetched.altered = Some(rpc.altered(server));
+            }
+            fetched.behind_end |= planned.deliver(list.memory, inline, *size);
+        };
+        let replies = self.rpc.call_all_each(calls, &mut take);
+        let clock = clock.next_of(&mut self.stages, &READING, busiest(&replies));
+        let Some(replies) = self.unless_missing(file, replies)? else {
+            return Ok(None);
+        };
+        // The replies to calls that were repeated, or that ended elsewhere than among those that were waited for, come here.
+        for (index, reply) in replies.iter().enumerate() {
+            if !is_delivered[index].get() {
+                take(&self.rpc, index, reply);
+            }
+            if !is_delivered[index].get() {
+                return Err(unexpected_reply(reply));
             }
         }
         clock.next(&mut self.stages, "read: deliver");

@@ -11,18 +11,20 @@ use super::pending::{Attempt, Outcome, PendingCall, State, errno_of};
 use super::rpc::{BATCH, DRAIN, EVENT, Rpc, SPARE_REPLIES};
 
 impl Rpc {
-    /// Handles one completion.
-    pub(super) fn completed(&mut self, pending_calls: &mut [PendingCall], completion: Completion) {
+    /// Handles one completion. Returns the index of the call that it belongs to, if that was in progress.
+    pub(super) fn completed(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        completion: Completion,
+    ) -> Option<usize> {
         if completion.user & EVENT != 0 {
             self.events.push(completion);
-            return;
+            return None;
         }
         let (index, is_send) = ((completion.user >> 1) as usize, completion.user & 1 == 1);
-        let Some(pending) = pending_calls.get_mut(index) else {
-            return;
-        };
+        let pending = pending_calls.get_mut(index)?;
         let State::Sent(attempt) = &mut pending.state else {
-            return;
+            return None;
         };
         if is_send {
             attempt.note_send(completion.result);
@@ -34,6 +36,7 @@ impl Rpc {
             self.bmi.cancel(receive);
         }
         self.finish_attempt(pending);
+        Some(index)
     }
 
     /// Ends an attempt once both its send and its receive are complete: the call has its result, or is repeated.

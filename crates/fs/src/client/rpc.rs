@@ -62,6 +62,9 @@ impl Interrupter {
     }
 }
 
+/// What is done with the reply of a call, which has this index, while others are in progress.
+pub(super) type OnReply<'a> = dyn FnMut(&Rpc, usize, &ReplyBody) + 'a;
+
 /// The engine behind a client.
 pub(crate) struct Rpc {
     pub(super) bmi: Bmi,
@@ -306,7 +309,17 @@ impl Rpc {
     /// The identities of unknown servers are requested first. The identity of a server that refuses a
     /// call as meant for another server is requested again, as long as it has changed.
     pub(crate) fn call_all(&mut self, calls: Vec<Call>) -> Vec<Result<ReplyBody, CallError>> {
-        results(self.complete(calls))
+        results(self.complete(calls, &mut |_, _, _| {}))
+    }
+
+    /// The same; also hands over replies of calls that succeed, as soon as they are there, with the call's index, while others are
+    /// in progress. Not all: such as come while connections are made anew, or for calls that were repeated, are only returned.
+    pub(super) fn call_all_each(
+        &mut self,
+        calls: Vec<Call>,
+        on_reply: &mut OnReply<'_>,
+    ) -> Vec<Result<ReplyBody, CallError>> {
+        results(self.complete(calls, on_reply))
     }
 
     /// The same, with the leases that came with the replies.
@@ -314,7 +327,7 @@ impl Rpc {
         &mut self,
         calls: Vec<Call>,
     ) -> Vec<(Result<ReplyBody, CallError>, Option<GrantedLease>)> {
-        let mut completed = self.complete(calls);
+        let mut completed = self.complete(calls, &mut |_, _, _| {});
         let leases: Vec<_> = completed
             .iter_mut()
             .map(|completed| completed.lease.take())
@@ -323,7 +336,7 @@ impl Rpc {
     }
 
     /// Makes calls at once and returns when all of them are done.
-    fn complete(&mut self, calls: Vec<Call>) -> Vec<PendingCall> {
+    fn complete(&mut self, calls: Vec<Call>, on_reply: &mut OnReply<'_>) -> Vec<PendingCall> {
         let mut now = Instant::now();
         let deadline = now + self.timeout;
         let mut altered = self.begin_changes(&calls);
@@ -334,7 +347,7 @@ impl Rpc {
                 now = Instant::now();
             }
             self.authorize_all(&mut pending_calls, now, deadline);
-            self.exchange(&mut pending_calls, deadline);
+            self.exchange(&mut pending_calls, deadline, on_reply);
             let renewed = self.renew_ended(&mut pending_calls, deadline);
             if !self.redirect(&mut pending_calls, deadline) && !renewed {
                 pending_calls
@@ -357,7 +370,7 @@ impl Rpc {
         deadline: Instant,
     ) -> Vec<Result<ReplyBody, CallError>> {
         let mut pending_calls = self.start_calls(calls, Some(target), Instant::now());
-        self.exchange(&mut pending_calls, deadline);
+        self.exchange(&mut pending_calls, deadline, &mut |_, _, _| {});
         results(pending_calls)
     }
 
@@ -415,7 +428,12 @@ impl Rpc {
     }
 
     /// Sends calls and waits until all are done.
-    fn exchange(&mut self, pending_calls: &mut [PendingCall], deadline: Instant) {
+    fn exchange(
+        &mut self,
+        pending_calls: &mut [PendingCall],
+        deadline: Instant,
+        on_reply: &mut OnReply<'_>,
+    ) {
         let mut completions = Vec::new();
         loop {
             let now = Instant::now();
@@ -454,7 +472,15 @@ impl Rpc {
                 return;
             }
             for completion in completions.drain(..) {
-                self.completed(pending_calls, completion);
+                let ended = self.completed(pending_calls, completion);
+                let ended = ended.and_then(|index| Some((index, pending_calls.get(index)?)));
+                // After an attempt that a server has left unfinished, it may still write: the memory is taken away from it first.
+                if let Some((index, pending)) = ended
+                    && !pending.unfinished
+                    && let State::Done(Ok(reply)) = &pending.state
+                {
+                    on_reply(self, index, reply);
+                }
             }
         }
     }

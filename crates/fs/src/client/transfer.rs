@@ -12,6 +12,7 @@ use causeway_wire::datafile::{BLOCK_BYTES, Binding};
 use causeway_wire::fs::{Errno, ObjectId, Reach, Region, Regions, WantedSums};
 
 use super::call_error::CallError;
+use crate::cutter::Cutter;
 use crate::data::pieces::Cursor;
 use crate::data::sums::{BLOCK, crc, crc_in};
 use crate::distribution::{Share, Striping, compact};
@@ -140,6 +141,86 @@ pub(crate) fn plan(
             plan_share(object, position, at_least, share, list.memory, kind)
         })
         .collect()
+}
+
+/// Cuts what is to be read from each server into parts of at most `most` bytes, at the boundaries of blocks where that is one region. Each is
+/// read into a place of its own in `buffer`, which has room for all. The first parts of all servers come first.
+pub(crate) fn in_parts(planned: Vec<Planned>, buffer: &Memory, most: u64) -> Vec<Planned> {
+    let mut buffer = Cutter::new(std::iter::once(buffer.clone()));
+    let mut parts = Vec::with_capacity(planned.len());
+    for whole in planned {
+        match whole.piece {
+            Some(piece) if whole.share.len > INLINE_BYTES => {
+                parts.extend(parts_of(
+                    whole.position,
+                    &piece,
+                    &whole.share,
+                    &mut buffer,
+                    most,
+                ));
+            }
+            _ => parts.push((0, whole)),
+        }
+    }
+    parts.sort_by_key(|(at, _)| *at);
+    parts.into_iter().map(|(_, part)| part).collect()
+}
+
+/// The parts of one server, and how many bytes of it are before each.
+fn parts_of(
+    position: usize,
+    piece: &Piece,
+    share: &Share,
+    buffer: &mut Cutter<impl Iterator<Item = Memory>>,
+    most: u64,
+) -> Vec<(u64, Planned)> {
+    let mut regions = Cutter::new(share.regions.iter().copied());
+    let mut memory = Cutter::new(share.memory.iter().copied());
+    let mut parts = Vec::new();
+    let mut done = 0;
+    while done < share.len {
+        let behind_block = match share.regions[..] {
+            [one] => (one.offset + done) % BLOCK_BYTES,
+            _ => 0,
+        };
+        let left = share.len - done;
+        let len = match left.min(most - behind_block) {
+            // Bytes that are carried inside a reply are not read into the buffer.
+            len if left - len <= INLINE_BYTES => left,
+            len => len,
+        };
+        let cut = Share {
+            regions: regions.take(len),
+            memory: memory.take(len),
+            len,
+        };
+        let bounce = buffer.take(len);
+        let (described, list) = describe(&cut.regions);
+        let part = Piece {
+            object: piece.object,
+            at_least: piece.at_least,
+            regions: described,
+            list,
+            spans: vec![Span {
+                fragment: 0,
+                offset: 0,
+                len,
+            }],
+            fragments: bounce.clone(),
+            inline: Vec::new(),
+            sums: piece.sums,
+            turn: None,
+        };
+        let planned = Planned {
+            position,
+            piece: Some(part),
+            share: cut,
+            bounce: bounce.into_iter().next(),
+        };
+        parts.push((done, planned));
+        done += len;
+    }
+    parts
 }
 
 fn plan_share(
@@ -526,6 +607,85 @@ mod tests {
         assert!(planned.matches(&fragments, &sums(ours, 3), ours));
         for (sent, first) in [(ours, 2), (ours, 4), (binding(3, 9), 3), (binding(2, 8), 3)] {
             assert!(!planned.matches(&fragments, &sums(sent, first), ours));
+        }
+    }
+
+    #[test]
+    fn parts_cover_what_is_read_once_and_each_has_its_own_place_in_the_buffer() {
+        let distribution = Distribution {
+            strip_size: 65536,
+            servers: vec![0, 1, 2],
+        };
+        let striping = Striping::new(&distribution).expect("a distribution");
+        const MOST: u64 = 32 << 10;
+        let two = [(70_000, 100_000), (300_000, 90_000)];
+        for regions in [
+            &[(0, 400_000)][..],
+            &[(4095, 300_001)],
+            &two,
+            &[(5, 12_000)],
+        ] {
+            let regions = regions.iter().map(|&(offset, len)| Region { offset, len });
+            let regions: Vec<Region> = regions.collect();
+            let len = regions.iter().map(|region| region.len).sum::<u64>() as usize;
+            let memory = fragments(&[len / 3, len - len / 3]);
+            let list = IoList {
+                regions: &regions,
+                memory: &memory,
+            };
+            let whole = plan(ObjectId(9), &striping, |_| 0, list, IoKind::Read);
+            let wanted: Vec<Share> = whole.iter().map(|planned| planned.share.clone()).collect();
+            let buffer = Memory::zeroed(len);
+            let parts = in_parts(whole, &buffer, MOST);
+            let mut places = Vec::new();
+            for (position, wanted) in striping.split(&regions).iter().enumerate() {
+                let of_server = parts.iter().filter(|part| part.position == position);
+                let mut found = Share::default();
+                for part in of_server {
+                    let sum = |list: &[Region]| list.iter().map(|region| region.len).sum::<u64>();
+                    let share = &part.share;
+                    assert_eq!(sum(&share.regions), share.len);
+                    assert_eq!(sum(&share.memory), share.len);
+                    assert!(share.len <= MOST + INLINE_BYTES);
+                    found.len += share.len;
+                    for (all, of_part) in [
+                        (&mut found.regions, &share.regions),
+                        (&mut found.memory, &share.memory),
+                    ] {
+                        of_part
+                            .iter()
+                            .for_each(|region| crate::distribution::join(all, *region));
+                    }
+                    let piece = part.piece.as_ref().expect("it was not taken");
+                    let Some(bounce) = &part.bounce else {
+                        assert!(share.len <= INLINE_BYTES && piece.spans.is_empty());
+                        continue;
+                    };
+                    assert_eq!(bounce.len() as u64, share.len);
+                    assert_eq!(piece.spans[0].len, share.len);
+                    assert_eq!(piece.fragments[0].as_ptr(), bounce.as_ptr());
+                    places.push((bounce.as_ptr().addr(), bounce.len()));
+                    if regions.len() == 1 && found.len < wanted.len {
+                        let last = share.regions.last().expect("a region");
+                        assert_eq!((last.offset + last.len) % BLOCK_BYTES, 0);
+                    }
+                    // Each part is checked by itself.
+                    assert!(part.check_read(share.len, 0, u64::MAX).is_ok());
+                    assert!(part.check_read(share.len - 1, 0, u64::MAX).is_err());
+                    assert!(part.check_read(share.len + 1, 0, u64::MAX).is_err());
+                }
+                assert_eq!(found, *wanted);
+            }
+            assert_eq!(wanted.len(), {
+                let mut positions: Vec<_> = parts.iter().map(|part| part.position).collect();
+                positions.sort_unstable();
+                positions.dedup();
+                positions.len()
+            });
+            places.sort_unstable();
+            let inside = buffer.as_ptr().addr()..=buffer.as_ptr().addr() + buffer.len();
+            assert!(places.iter().all(|(at, len)| inside.contains(&(at + len))));
+            assert!(places.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
         }
     }
 

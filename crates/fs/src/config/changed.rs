@@ -8,7 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use causeway_sys::calendar::seconds_since_1970;
+use causeway_sys::wall_clock::seconds_since_1970;
 
 /// How long a program that makes calls may use the former content of files that have changed. Reading the attributes of three
 /// files takes microseconds.

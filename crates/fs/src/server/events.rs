@@ -305,10 +305,10 @@ impl Loop {
             self.show_refused();
             self.go_on_with_changes();
             self.apply_metadata_batch();
-            self.tell_holders();
+            self.notify_holders();
             self.take_overdue_turns();
             self.go_on_with_locks();
-            self.tell_lock_clients();
+            self.notify_lock_clients();
             self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();

@@ -14,7 +14,7 @@ use super::follow_up::FollowUpKind;
 use super::identity;
 use super::revocation::Revocation;
 use super::staging::spoken_for;
-use super::ticket::{MAX_REQUESTS, OfUser, ReplyTo, Share, Ticket, is_crowded, share};
+use super::ticket::{MAX_REQUESTS, OfUser, ReplyTo, Share, Ticket, is_nearly_full, share};
 use crate::error::failure;
 
 impl Loop {
@@ -218,7 +218,7 @@ impl Loop {
     /// of them: the client repeats it after a pause. Other requests end soon, unless their replies are not read.
     fn check_share(&mut self, from: Addr, operation: &Operation) -> Result<(), Failure> {
         let busy = self.busy();
-        if !is_crowded(busy) {
+        if !is_nearly_full(busy) {
             return Ok(());
         }
         let Some(user) = spoken_for(&self.bmi, from) else {

@@ -299,7 +299,7 @@ impl Loop {
     }
 
     /// Sends recalls, as far as there is room for messages on their way.
-    pub(super) fn tell_holders(&mut self) {
+    pub(super) fn notify_holders(&mut self) {
         let Some(metadata) = &self.metadata else {
             return;
         };

@@ -127,7 +127,7 @@ impl Loop {
     }
 
     /// Tells clients that their waits have ended, as far as there is room for messages to them.
-    pub(super) fn tell_lock_clients(&mut self) {
+    pub(super) fn notify_lock_clients(&mut self) {
         while self.busy() < MAX_REQUESTS
             && let Some((client, tag, result)) = self.locks.news.pop_front()
         {

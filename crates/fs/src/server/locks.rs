@@ -80,7 +80,7 @@ enum Waits {
 }
 
 /// The result of a search.
-enum Circle {
+enum Cycle {
     None,
     /// The waits of the circle that wait for other owners' earlier waits, by client and tag.
     Of(Vec<(u128, u64)>),
@@ -229,7 +229,7 @@ impl Locks {
         });
         self.waits.insert((owner.client, tag), key);
         self.settle(key, owner);
-        let outcome = self.open_circles(owner, lock.family, refused);
+        let outcome = self.break_cycles(owner, lock.family, refused);
         let own = |granted: &(u128, u64)| *granted == (owner.client, tag);
         if let Some(place) = self.granted.iter().position(own) {
             self.granted.remove(place);
@@ -464,7 +464,7 @@ impl Locks {
 
     /// Handles that an owner has begun to wait for a lock of this family. Refuses the wait if it closes a circle of owners that wait for each other's
     /// locks, as far as these waits are `refused`; opens circles in which some owners wait only for others' earlier waits.
-    fn open_circles(&mut self, owner: Owner, family: LockFamily, refused: Waits) -> Outcome {
+    fn break_cycles(&mut self, owner: Owner, family: LockFamily, refused: Waits) -> Outcome {
         let shares = self
             .owners
             .get(&owner)
@@ -479,19 +479,19 @@ impl Locks {
         }
         let mut budget = MAX_SEARCH;
         if family == LockFamily::Record || refused == Waits::ForLocks {
-            match self.circle(owner, refused, &mut budget) {
-                Circle::Of(_) => return Outcome::Deadlock,
-                Circle::None => {}
-                Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
+            match self.find_cycle(owner, refused, &mut budget) {
+                Cycle::Of(_) => return Outcome::Deadlock,
+                Cycle::None => {}
+                Cycle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
             }
         }
         loop {
-            match self.circle(owner, Waits::All, &mut budget) {
-                Circle::None => return Outcome::Waits,
+            match self.find_cycle(owner, Waits::All, &mut budget) {
+                Cycle::None => return Outcome::Waits,
                 // The search found no circle that must be refused.
-                Circle::TooLarge if family == LockFamily::Whole => return Outcome::Waits,
-                Circle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
-                Circle::Of(later) => {
+                Cycle::TooLarge if family == LockFamily::Whole => return Outcome::Waits,
+                Cycle::TooLarge => return Outcome::Full(TOO_MANY_WAITS),
+                Cycle::Of(later) => {
                     for (client, tag) in later {
                         self.let_ahead(client, tag);
                     }
@@ -519,7 +519,7 @@ impl Locks {
     }
 
     /// Searches for a circle of waits through an owner.
-    fn circle(&self, start: Owner, which: Waits, budget: &mut usize) -> Circle {
+    fn find_cycle(&self, start: Owner, which: Waits, budget: &mut usize) -> Cycle {
         // For each owner that the search has reached: the owner before it, and the wait if that is for an earlier wait.
         let mut reached: HashMap<Owner, Step> = HashMap::new();
         let mut left = vec![start];
@@ -531,7 +531,7 @@ impl Locks {
                 let ahead = if is_behind { place } else { 0 };
                 match budget.checked_sub(file.held.len() + place) {
                     Some(rest) => *budget = rest,
-                    None => return Circle::TooLarge,
+                    None => return Cycle::TooLarge,
                 }
                 let held = file.held.iter().map(|held| (held, None));
                 let by = Some((owner.client, waiter.tag));
@@ -549,7 +549,7 @@ impl Locks {
                             // another circle through this owner may be one that can be opened.
                             continue;
                         }
-                        return Circle::Of(behind);
+                        return Cycle::Of(behind);
                     }
                     if let Entry::Vacant(entry) = reached.entry(other.owner) {
                         entry.insert(step);
@@ -558,7 +558,7 @@ impl Locks {
                 }
             }
         }
-        Circle::None
+        Cycle::None
     }
 
     /// The waits of an owner: files, and places in their queues.

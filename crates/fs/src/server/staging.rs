@@ -12,7 +12,7 @@ pub(super) const BUFFER_BYTES: usize = 256 << 10;
 const MAX_BUFFERS: usize = 64;
 /// From so many buffers in use on, one user for whom agents speak gets no more than [`SHARE_OF_USER`]: such a user may hold buffers as long as they
 /// like, by requests whose data they do not send.
-const CROWDED: usize = MAX_BUFFERS / 2;
+const NEARLY_FULL: usize = MAX_BUFFERS / 2;
 const SHARE_OF_USER: usize = MAX_BUFFERS / 8;
 /// Most idle buffers that are kept.
 const KEEP: usize = 16;
@@ -36,7 +36,7 @@ struct Used {
 
 /// Whether a user who has `own` of the buffers in use may have another one.
 fn has_share(used: usize, own: usize) -> bool {
-    used < CROWDED || own < SHARE_OF_USER
+    used < NEARLY_FULL || own < SHARE_OF_USER
 }
 
 /// The user for whom an agent speaks on this connection, if one does.
@@ -146,12 +146,12 @@ mod tests {
             }
             used - before
         };
-        assert_eq!(most(0), CROWDED);
+        assert_eq!(most(0), NEARLY_FULL);
         // After one who has taken all that one may have, four others get a share.
         for user in 0..4 {
-            assert_eq!(most(CROWDED + user * SHARE_OF_USER), SHARE_OF_USER);
+            assert_eq!(most(NEARLY_FULL + user * SHARE_OF_USER), SHARE_OF_USER);
         }
-        assert_eq!(CROWDED + 4 * SHARE_OF_USER, MAX_BUFFERS);
+        assert_eq!(NEARLY_FULL + 4 * SHARE_OF_USER, MAX_BUFFERS);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use causeway_bmi::Addr;
 pub const MAX_REQUESTS: usize = 256;
 /// From so many requests in progress on, each user for whom agents speak may have an eighth of all. Such a user may let requests last, by not
 /// sending their data, and not reading replies.
-const CROWDED: usize = MAX_REQUESTS / 2;
+const NEARLY_FULL: usize = MAX_REQUESTS / 2;
 const SHARE_OF_USER: usize = MAX_REQUESTS / 8;
 /// Most replies that a client does not read which has made more requests than its user's share, before it is disconnected.
 const UNREAD: usize = 16;
@@ -34,7 +34,7 @@ pub(super) enum Share {
 /// Whether a user may have a further request, with this number of requests of all users in
 /// progress.
 pub(super) fn share(busy: usize, of_user: OfUser) -> Share {
-    if busy < CROWDED || of_user.requests < SHARE_OF_USER {
+    if busy < NEARLY_FULL || of_user.requests < SHARE_OF_USER {
         return Share::Within;
     }
     match of_user.unread {
@@ -44,8 +44,8 @@ pub(super) fn share(busy: usize, of_user: OfUser) -> Share {
 }
 
 /// Whether a server with this number of requests in progress limits each user's share of them.
-pub(super) fn is_crowded(busy: usize) -> bool {
-    busy >= CROWDED
+pub(super) fn is_nearly_full(busy: usize) -> bool {
+    busy >= NEARLY_FULL
 }
 
 /// Names a request in progress. The name is never used again for another request.
@@ -73,17 +73,17 @@ mod tests {
     #[test]
     fn a_user_has_half_of_the_requests_and_then_a_share() {
         let of = |busy, requests, unread| share(busy, OfUser { requests, unread });
-        assert_eq!(of(CROWDED - 1, CROWDED - 1, 100), Share::Within);
-        assert_eq!(of(CROWDED, CROWDED, 0), Share::Taken);
-        assert_eq!(of(CROWDED, CROWDED, UNREAD), Share::Unread);
+        assert_eq!(of(NEARLY_FULL - 1, NEARLY_FULL - 1, 100), Share::Within);
+        assert_eq!(of(NEARLY_FULL, NEARLY_FULL, 0), Share::Taken);
+        assert_eq!(of(NEARLY_FULL, NEARLY_FULL, UNREAD), Share::Unread);
         // Another user gets a share of what is left.
-        assert_eq!(of(CROWDED, 0, 0), Share::Within);
+        assert_eq!(of(NEARLY_FULL, 0, 0), Share::Within);
         let last = SHARE_OF_USER - 1;
-        assert_eq!(of(CROWDED + last, last, 0), Share::Within);
-        assert_eq!(of(CROWDED + last + 1, last + 1, 0), Share::Taken);
+        assert_eq!(of(NEARLY_FULL + last, last, 0), Share::Within);
+        assert_eq!(of(NEARLY_FULL + last + 1, last + 1, 0), Share::Taken);
         // So do all who fit.
-        let users = (MAX_REQUESTS - CROWDED) / SHARE_OF_USER;
+        let users = (MAX_REQUESTS - NEARLY_FULL) / SHARE_OF_USER;
         assert!(users >= 4);
-        assert!(!is_crowded(CROWDED - 1) && is_crowded(CROWDED));
+        assert!(!is_nearly_full(NEARLY_FULL - 1) && is_nearly_full(NEARLY_FULL));
     }
 }

@@ -276,13 +276,13 @@ fn garbage_ends_the_call_that_it_comes_in_and_no_other() {
     let Some(stand) = Stand::start() else { return };
     let waiting = stand.call();
     waiting.send(&open().to_bytes(), &[]).unwrap();
-    assert!(matches!(reply(&waiting), Some(Reply::Say(_))));
+    assert!(matches!(reply(&waiting), Some(Reply::SendStep(_))));
     for garbage in [
         &b"\0"[..],
         b"GET / HTTP/1.1\r\n\r\n",
         &[0xff; 3000],
         &[1; MAX_MESSAGE_BYTES + 1],
-        &AgentRequest::Heard(vec![7; 48]).to_bytes(),
+        &AgentRequest::PeerStep(vec![7; 48]).to_bytes(),
     ] {
         let call = as_user(USER, || stand.call());
         call.send(garbage, &[]).unwrap();
@@ -292,7 +292,7 @@ fn garbage_ends_the_call_that_it_comes_in_and_no_other() {
     }
     // With a descriptor.
     let call = as_user(USER, || stand.call());
-    let request = AgentRequest::Heard(vec![7; 48]).to_bytes();
+    let request = AgentRequest::PeerStep(vec![7; 48]).to_bytes();
     let descriptor = std::os::fd::AsFd::as_fd(&waiting);
     call.send(&request, &[descriptor]).unwrap();
     assert!(matches!(reply(&call), Some(Reply::Refused(_))));
@@ -317,7 +317,7 @@ fn flood(socket: &Path) -> (Vec<RecordSocket>, Option<Reply>) {
         // The call may have been refused already.
         let _ = call.send(&open().to_bytes(), &[]);
         match reply(&call) {
-            Some(Reply::Say(_)) => calls.push(call),
+            Some(Reply::SendStep(_)) => calls.push(call),
             said => return (calls, said),
         }
     }

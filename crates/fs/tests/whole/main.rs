@@ -29,6 +29,7 @@ mod posix_model;
 mod repeated;
 mod restored;
 mod shared;
+mod through;
 mod trust;
 mod unlinked;
 

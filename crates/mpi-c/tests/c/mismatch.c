@@ -49,6 +49,11 @@ static void each_with_each(int is_last) {
         }
 }
 
+static void unused(MPI_Win *window, int *code, ...) {
+    (void)window;
+    (void)code;
+}
+
 int main(int argc, char **argv) {
     int word = 0, sum = 0;
     begin(&argc, &argv);
@@ -64,6 +69,22 @@ int main(int argc, char **argv) {
         told(is_last ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code, "MPI_Ibarrier");
     }
     each_with_each(is_last);
+    if (size > 1) {
+        /* Calls that make different objects, or communicators in different ways. */
+        MPI_Comm made;
+        int code = is_last ? MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &made) : MPI_Comm_dup(MPI_COMM_WORLD, &made);
+        told(code, "rank 0 calls MPI_Comm_dup, rank");
+        int whole = size, cyclic = 0;
+        code = is_last ? MPI_Cart_create(MPI_COMM_WORLD, 1, &whole, &cyclic, 0, &made) : MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &made);
+        told(code, "calls MPI_Cart_create");
+        MPI_Win one_window;
+        OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &one_window));
+        OK(MPI_Win_set_errhandler(one_window, MPI_ERRORS_RETURN));
+        told(is_last ? MPI_Win_free(&one_window) : MPI_Win_fence(0, one_window), "MPI_Win_f");
+        if (is_last && one_window == MPI_WIN_NULL) CHECK(0);
+        OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, one_window));
+        OK(MPI_Win_free(&one_window));
+    }
     OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     CHECK(sum == size * (size - 1) / 2);
     /* Named at the end. */
@@ -72,6 +93,13 @@ int main(int argc, char **argv) {
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &leaked));
     OK(MPI_Comm_set_name(leaked, "forgotten"));
     OK(MPI_Send_init(&word, 1, MPI_INT, MPI_PROC_NULL, 0, leaked, &request));
+    MPI_Win window;
+    MPI_Errhandler handler;
+    int key;
+    OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
+    OK(MPI_Win_set_name(window, "open"));
+    OK(MPI_Win_create_errhandler(unused, &handler));
+    OK(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &key, NULL));
     OK(MPI_Finalize());
     return 0;
 }

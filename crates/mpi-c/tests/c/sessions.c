@@ -1,5 +1,6 @@
 /* Sessions without MPI_Init, one behind the other, with communicators of their sets of processes. */
 #include "check.h"
+#include <pthread.h>
 
 /* Buffered messages go into the communicator's buffer, or else into its session's: 40 bytes have room in that alone. */
 static void buffer(MPI_Session session, MPI_Comm comm) {
@@ -80,15 +81,69 @@ static void use(const char *tag) {
     CHECK(session == MPI_SESSION_NULL);
 }
 
+static void *thread_is_main(void *flag) {
+    OK(MPI_Is_thread_main(flag));
+    return NULL;
+}
+
+/* What threads may do is what a session asks for, and what it is told. */
+static void threads(void) {
+    MPI_Session session;
+    MPI_Info info, asked;
+    char value[64];
+    int len = sizeof value, flag, of_other = 1;
+    pthread_t other;
+    OK(MPI_Info_create(&asked));
+    OK(MPI_Info_set(asked, "thread_level", "MPI_THREAD_MULTIPLE"));
+    OK(MPI_Session_init(asked, MPI_ERRORS_RETURN, &session));
+    OK(MPI_Info_free(&asked));
+    OK(MPI_Session_get_info(session, &info));
+    OK(MPI_Info_get_string(info, "thread_level", &len, value, &flag));
+    CHECK(flag && strcmp(value, "MPI_THREAD_MULTIPLE") == 0);
+    len = sizeof value;
+    OK(MPI_Info_get_string(info, "mpi_memory_alloc_kinds", &len, value, &flag));
+    CHECK(flag && strcmp(value, "mpi,system") == 0);
+    OK(MPI_Info_free(&info));
+    OK(MPI_Is_thread_main(&flag));
+    CHECK(flag);
+    CHECK(pthread_create(&other, NULL, thread_is_main, &of_other) == 0);
+    CHECK(pthread_join(other, NULL) == 0 && !of_other);
+    OK(MPI_Session_finalize(&session));
+}
+
+/* The thread that calls MPI_Init is the main one, whichever it is. */
+static void *world(void *none) {
+    int flag;
+    begin(NULL, NULL);
+    OK(MPI_Is_thread_main(&flag));
+    CHECK(flag);
+    return none;
+}
+
 int main(int argc, char **argv) {
+    (void)argv;
+    if (argc > 2) {
+        pthread_t main_thread;
+        int flag;
+        CHECK(pthread_create(&main_thread, NULL, world, NULL) == 0);
+        CHECK(pthread_join(main_thread, NULL) == 0);
+        OK(MPI_Is_thread_main(&flag));
+        CHECK(!flag);
+        OK(MPI_Finalize());
+        return 0;
+    }
     use("causeway://first");
     use("causeway://second");
     /* With MPI_Init as well, or without it. */
     if (argc > 1) {
         begin(&argc, &argv);
         use("causeway://third");
+        threads();
         OK(MPI_Barrier(MPI_COMM_WORLD));
         OK(MPI_Finalize());
+        /* The world's end is not that of the sessions. */
+        use("causeway://fourth");
+        use("causeway://fifth");
     }
     return 0;
 }

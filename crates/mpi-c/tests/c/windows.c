@@ -386,6 +386,33 @@ static void dynamic(void) {
     free(where);
 }
 
+/* An access to oneself over pieces that were attached one by one. */
+static void apart(void) {
+    MPI_Win win;
+    MPI_Datatype both;
+    int *pieces[2] = {calloc(1, sizeof(int)), calloc(1, sizeof(int))}, sent[2] = {7, 8}, got[2] = {0, 0}, lengths[2] = {1, 1};
+    MPI_Aint where[2];
+    OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+    for (int i = 0; i < 2; i++) {
+        OK(MPI_Win_attach(win, pieces[i], sizeof(int)));
+        OK(MPI_Get_address(pieces[i], &where[i]));
+    }
+    OK(MPI_Type_create_hindexed(2, lengths, where, MPI_INT, &both));
+    OK(MPI_Type_commit(&both));
+    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win));
+    OK(MPI_Put(sent, 2, MPI_INT, rank, 0, 1, both, win));
+    OK(MPI_Win_flush(rank, win));
+    CHECK(*pieces[0] == 7 && *pieces[1] == 8);
+    OK(MPI_Accumulate(sent, 2, MPI_INT, rank, 0, 1, both, MPI_SUM, win));
+    OK(MPI_Get(got, 2, MPI_INT, rank, 0, 1, both, win));
+    OK(MPI_Win_unlock(rank, win));
+    CHECK(got[0] == 14 && got[1] == 16);
+    OK(MPI_Type_free(&both));
+    OK(MPI_Win_free(&win));
+    for (int i = 0; i < 2; i++) free(pieces[i]);
+}
+
 /* More bytes than any message holds at once. */
 static void large(int kind) {
     int many = 1 << 18;
@@ -448,6 +475,7 @@ int main(int argc, char **argv) {
     }
     if (can_share) shared();
     dynamic();
+    apart();
     OK(MPI_Finalize());
     return 0;
 }

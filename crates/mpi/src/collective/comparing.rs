@@ -21,7 +21,7 @@ impl Process {
         before.copy(&steps.described.encode(), &blocks[place.rank as usize]);
         ring(&mut before, place, &blocks, &blocks[place.rank as usize]);
         before.list.push(Step::Compare(Arc::new(Comparison {
-            told: blocks,
+            descriptions: blocks,
             is_whole: sites.remote.is_none(),
         })));
         before.list.append(&mut steps.list);

@@ -166,5 +166,5 @@ pub(super) fn reduce_scatter(
     swap(steps, sites, ours, &theirs);
     let blocks = of.blocks(&theirs, parts)?;
     deliver_parts(steps, sites.local, &blocks);
-    of.hand_over(steps, &blocks[sites.local.rank as usize], mine)
+    of.copy_result(steps, &blocks[sites.local.rank as usize], mine)
 }

@@ -84,7 +84,7 @@ impl Process {
     fn may_send_by_root(&self, communicator: usize) -> Result<bool> {
         let group = self.communicator(communicator)?.group();
         let knows = |member: &u32| {
-            let formats = self.contacts.formats(*member);
+            let formats = self.process_table.formats(*member);
             formats.is_some_and(|formats| formats.highest >= BROADCASTS_BY_ROOT)
         };
         let all_know = group.members().iter().all(knows);

@@ -21,28 +21,49 @@ pub struct Reduction {
     /// Elements.
     pub count: u64,
     pub(crate) what: Combine,
-    /// Copies to make first, from and to: operands whose layout differs from the one that the program's functions expect.
-    laid_out: Vec<(Memory, Memory)>,
-    /// The memory that has the result, and the program's memory for it, if that is another.
-    deliver: Option<(Memory, Memory)>,
+    /// Copies to make first: operands that are not in the layout in which they are combined.
+    laid_out: Vec<(OwnedBuffer, Layout)>,
+    /// The layout that has the result, and the program's memory for it, if that is another.
+    deliver: Option<(Layout, OwnedBuffer)>,
 }
 
-/// Elements in the layout that functions of the program expect: from the beginning of the memory on, at distances of one extent.
-/// Returns the memory, and the part of it that is the hull, if it is a copy.
-fn laid_out(buffer: &OwnedBuffer) -> Result<(Memory, Option<Memory>)> {
+/// Memory in which elements are combined, where that is not the program's.
+#[derive(Debug, Clone)]
+enum Layout {
+    /// Their hull, at distances of one extent, for the standard's operations on pairs.
+    Hull(Memory),
+    /// Packed, for operations of the program.
+    Packed(Memory),
+}
+
+/// Memory in which elements are combined, and its layout if it is not the program's.
+fn laid_out(buffer: &OwnedBuffer, what: &Combine) -> Result<(Memory, Option<Layout>)> {
     if buffer.datatype.is_contiguous() {
         return Ok((buffer.memory.clone(), None));
+    }
+    if what.kernel().is_none() {
+        let packed = temporary(buffer.bytes_of_data()? as usize)?;
+        return Ok((packed.clone(), Some(Layout::Packed(packed))));
     }
     let hull = buffer.datatype.hull(buffer.count)?;
     let step = u64::try_from(buffer.datatype.extent()).ok();
     let all = step.and_then(|step| step.checked_mul(buffer.count));
-    let all = all.filter(|all| hull.start >= 0 && hull.end as u64 <= *all).ok_or_else(|| {
-        let text = "reductions of datatypes whose elements reach beyond their extent are not supported";
-        Error::new(abi::ERR_UNSUPPORTED_OPERATION, text)
+    let all = all.filter(|all| hull.start >= 0 && hull.end as u64 <= *all);
+    let all = all.ok_or_else(|| {
+        let text = "the standard's operations need elements that lie one behind the other";
+        Error::new(abi::ERR_OP, text)
     })?;
     let memory = temporary(all as usize)?;
     let part = memory.slice(hull.start as usize..hull.end as usize);
-    Ok((memory, Some(part)))
+    Ok((memory, Some(Layout::Hull(part))))
+}
+
+/// Copies combined elements to the program's memory.
+fn copy_out(steps: &mut Steps, layout: &Layout, into: &OwnedBuffer) {
+    match layout {
+        Layout::Hull(hull) => steps.copy(hull, &into.memory),
+        Layout::Packed(packed) => steps.unpack(packed, into),
+    }
 }
 
 impl Reduction {
@@ -56,25 +77,26 @@ impl Reduction {
         into: Option<&OwnedBuffer>,
     ) -> Result<Self> {
         let what = match what {
-            Ok((operation, datatype)) => Combine::Program {
+            Ok((operation, handle)) => Combine::Program {
                 operation,
-                datatype,
+                handle,
+                datatype: datatype.clone(),
             },
             Err(operation) => Combine::predefined(operation, datatype)?,
         };
         let count = into.or(from).map_or(0, |buffer| buffer.count);
         let mut copies = Vec::new();
         let mut lay_out = |buffer: &OwnedBuffer| {
-            let (memory, part) = laid_out(buffer)?;
-            copies.extend(part.clone().map(|part| (buffer.memory.clone(), part)));
-            Ok::<_, Error>((memory, part))
+            let (memory, layout) = laid_out(buffer, &what)?;
+            copies.extend(layout.clone().map(|layout| (buffer.clone(), layout)));
+            Ok::<_, Error>((memory, layout))
         };
         let from = from.map(&mut lay_out).transpose()?;
         let from = from.map(|(memory, _)| memory);
         let (result, deliver) = match into {
             Some(into) => {
-                let (memory, part) = lay_out(into)?;
-                (memory, part.map(|part| (part, into.memory.clone())))
+                let (memory, layout) = lay_out(into)?;
+                (memory, layout.map(|layout| (layout, into.clone())))
             }
             None => {
                 let size = from.as_ref().map_or(0, Memory::len);
@@ -100,8 +122,11 @@ impl Reduction {
     }
 
     pub(super) fn lay_out(&self, steps: &mut Steps) {
-        for (from, into) in &self.laid_out {
-            steps.copy(from, into);
+        for (from, layout) in &self.laid_out {
+            match layout {
+                Layout::Hull(hull) => steps.copy(&from.memory, hull),
+                Layout::Packed(packed) => steps.pack(from, packed),
+            }
         }
     }
 
@@ -125,15 +150,16 @@ impl Reduction {
     }
 
     /// Copies the program's part of a result into its memory.
-    pub(super) fn hand_over(
+    pub(super) fn copy_result(
         &self,
         steps: &mut Steps,
         block: &Memory,
         mine: &OwnedBuffer,
     ) -> Result<()> {
-        match laid_out(mine)?.1 {
+        match laid_out(mine, &self.what)?.1 {
             None => steps.copy(block, &mine.memory),
-            Some(_) => {
+            Some(Layout::Packed(_)) => steps.unpack(block, mine),
+            Some(Layout::Hull(_)) => {
                 let hull = mine.datatype.hull(mine.count)?;
                 let block = block.slice(hull.start as usize..hull.end as usize);
                 steps.copy(&block, &mine.memory);
@@ -144,9 +170,9 @@ impl Reduction {
 
     /// The last steps.
     pub(super) fn deliver(&self, steps: &mut Steps) {
-        if let Some((from, into)) = &self.deliver {
+        if let Some((layout, into)) = &self.deliver {
             steps.fence();
-            steps.copy(from, into);
+            copy_out(steps, layout, into);
         }
     }
 

@@ -126,14 +126,14 @@ impl Process {
             };
             reduce_scatter_by_ring(&mut steps, place, of, &blocks, &result)?;
             if !is_apart {
-                of.hand_over(&mut steps, &result, mine)?;
+                of.copy_result(&mut steps, &result, mine)?;
             }
         } else {
             of.prepare(&mut steps);
             let blocks = of.blocks(&of.into, parts)?;
             reduce_by_tree(&mut steps, place, 0, of)?;
             deliver_parts(&mut steps, place, &blocks);
-            of.hand_over(&mut steps, &blocks[place.rank as usize], mine)?;
+            of.copy_result(&mut steps, &blocks[place.rank as usize], mine)?;
         }
         Ok(steps)
     }

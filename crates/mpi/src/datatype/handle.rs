@@ -320,6 +320,11 @@ impl Datatype {
         self.0.committed.load(Ordering::Relaxed)
     }
 
+    /// Whether two are the same datatype, and not only alike.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// How it was made. Predefined types have nothing but [`Combiner::Named`].
     pub fn contents(&self) -> &Contents {
         &self.0.contents

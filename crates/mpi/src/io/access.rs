@@ -11,7 +11,7 @@ use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::status::Status;
 
-use super::agreeing::{agree, agree_on_first, tell};
+use super::agreement::{agree, agree_on_first, exchange_numbers};
 use super::file::{Split, SplitKind, SplitPlace};
 use super::pointer::Shared;
 use super::stream::Stream;
@@ -47,10 +47,11 @@ fn begin(
     caller: &mut impl Caller,
     file: usize,
     what: What,
-    buffer: &OwnedBuffer,
+    buffer: &Result<OwnedBuffer>,
 ) -> Result<(Opened, u64)> {
     caller.with(|process| {
         let it = process.files.get(file)?;
+        let buffer = buffer.as_ref().map_err(Error::clone)?;
         it.check_access(what.writes)?;
         if matches!(what.place, Place::At(_) | Place::Pointer) {
             it.check_random()?;
@@ -89,7 +90,7 @@ fn place(
         Place::Pointer => caller.with(|process| Ok(process.files.get(file)?.pointer))?,
         Place::Shared => opened.shared.add(units)?,
         Place::Ordered => {
-            let all = tell(caller, opened.communicator, [units as i64])?;
+            let all = exchange_numbers(caller, opened.communicator, [units as i64])?;
             let total = all.iter().map(|[units]| *units as u64).sum();
             let rank = caller.with(|p| Ok(p.communicator(opened.communicator)?.rank()))?;
             let base = ordered_base(caller, opened, rank, total)?;
@@ -114,7 +115,7 @@ fn ordered_base(caller: &mut impl Caller, opened: &Opened, rank: u32, total: u64
     };
     if opened.format < SHARED_STORED {
         // It is in memory, where this does not fail.
-        let bases = tell(caller, communicator, [base? as i64])?;
+        let bases = exchange_numbers(caller, communicator, [base? as i64])?;
         return Ok(bases[0][0]);
     }
     let found = base.as_ref().map_or(0, |base| *base as i64);
@@ -124,12 +125,13 @@ fn ordered_base(caller: &mut impl Caller, opened: &Opened, rank: u32, total: u64
     Ok(base)
 }
 
-/// Reads or writes. Returns the status: how many bytes of data were read or written.
+/// Reads or writes. Returns the status: how many bytes of data were read or written. The buffer may be an error of this process's
+/// arguments: the others hear of it if they take part.
 pub fn access(
     caller: &mut impl Caller,
     file: usize,
     what: What,
-    buffer: &OwnedBuffer,
+    buffer: &Result<OwnedBuffer>,
 ) -> Result<Status> {
     let begun = begin(caller, file, what, buffer);
     let begun = match what.together {
@@ -140,6 +142,7 @@ pub fn access(
         }
         false => begun?,
     };
+    let buffer = buffer.as_ref().map_err(Error::clone)?;
     let at = place(caller, file, what.place, &begun)?;
     let (opened, _) = begun;
     let position = opened.view.position(at);
@@ -226,7 +229,7 @@ pub fn begin_split(
     file: usize,
     writes: bool,
     place: Place,
-    buffer: &OwnedBuffer,
+    buffer: Result<OwnedBuffer>,
 ) -> Result<()> {
     let kind = SplitKind {
         writes,
@@ -236,19 +239,23 @@ pub fn begin_split(
             Place::Shared | Place::Ordered => SplitPlace::Ordered,
         },
     };
-    caller.with(|process| match process.files.get(file)?.split {
-        None => Ok(()),
-        Some(_) => {
+    let is_begun = caller.with(|process| Ok(process.files.get(file)?.split.is_some()))?;
+    let buffer = match is_begun {
+        false => buffer,
+        // An error like others of the arguments, of which the other processes hear.
+        true => {
             let text = "another split operation was begun and not ended";
             Err(Error::new(abi::ERR_OTHER, text))
         }
-    })?;
+    };
     let what = What {
         writes,
         place,
         together: true,
     };
-    let result = access(caller, file, what, buffer);
+    let result = access(caller, file, what, &buffer);
+    // One that could not begin has no end.
+    buffer?;
     caller.with(|process| {
         process.files.get_mut(file)?.split = Some(Split { kind, result });
         Ok(())

@@ -13,7 +13,7 @@
 //! the others.
 
 pub mod access;
-mod agreeing;
+mod agreement;
 pub mod file;
 pub mod opening;
 pub mod pointer;

@@ -11,16 +11,16 @@ use causeway_wire::formats::Formats;
 use crate::abi;
 use crate::buffer::temporary;
 use crate::caller::Caller;
-use crate::contacts;
 use crate::error::{Error, Result};
+use crate::exchange::bytes_of;
 use crate::group::Group;
 use crate::info::Info;
 use crate::process::Process;
-use crate::told::bytes_of;
+use crate::process_table;
 
-use super::agreeing::{
-    Found, WORD, agree, agree_on, agree_on_first, broadcast_nearby, class_of, judge, numbers_in,
-    tell, tell_all, tell_nearby,
+use super::agreement::{
+    Found, WORD, agree, agree_on, agree_on_first, broadcast_first, broadcast_nearby, check_results,
+    class_of, exchange_numbers, exchange_numbers_nearby, numbers_in,
 };
 use super::file::{File, Hints};
 use super::pointer::{Shared, SharedPointer};
@@ -90,7 +90,7 @@ fn opened(name: &Path, result: io::Result<Arc<dyn Storage>>) -> Result<Arc<dyn S
 /// The first process's result, which it sends to the others.
 struct First {
     storage: Arc<dyn Storage>,
-    told: Vec<u8>,
+    description: Vec<u8>,
     /// Where pointers begin.
     at: u64,
     shared: FirstShared,
@@ -116,7 +116,7 @@ impl FirstShared {
         if !may_store {
             return in_memory();
         }
-        let number = match contacts::number() {
+        let number = match process_table::number() {
             Ok(number) => number,
             Err(error) => return Self::Nowhere(error),
         };
@@ -154,7 +154,7 @@ impl First {
             _ => storage.size().map_err(|error| failed("the size", &error))?,
         };
         Ok(Self {
-            told: storage.told(),
+            description: storage.description(),
             shared: FirstShared::make(&*storage, at, may_store),
             storage,
             at,
@@ -169,8 +169,8 @@ impl First {
             FirstShared::Nowhere(_) => None,
         };
         let [process, descriptor, mark] = name.unwrap_or([NO_PROCESS; 3]);
-        let told = self.told.len() as i64;
-        [told, self.at as i64, process, descriptor, mark]
+        let description = self.description.len() as i64;
+        [description, self.at as i64, process, descriptor, mark]
     }
 }
 
@@ -187,12 +187,12 @@ impl FirstShared {
 
 /// The highest format that all processes of a group speak; an error if one of them speaks none in which files are opened together.
 fn common_format(process: &Process, group: &Group) -> Result<u8> {
-    let own = process.contacts.own.formats;
+    let own = process.process_table.own.formats;
     let members = (0..).zip(group.members());
     members
-        .filter_map(|(rank, member)| Some((rank, process.contacts.formats(*member)?)))
+        .filter_map(|(rank, member)| Some((rank, process.process_table.formats(*member)?)))
         .try_fold(own.highest, |lowest, (rank, formats): (u32, Formats)| {
-            let common = contacts::file_format(&format!("rank {rank}"), own, formats)?;
+            let common = process_table::file_format(&format!("rank {rank}"), own, formats)?;
             Ok(lowest.min(common))
         })
 }
@@ -215,7 +215,7 @@ struct Room {
     /// [`AGREED`] numbers of each process.
     numbers: Memory,
     /// [`TOLD_AT_ONCE`] bytes, sent by the first process.
-    told: Memory,
+    description: Memory,
 }
 
 /// Most numbers that a process sends the others in a step.
@@ -227,19 +227,19 @@ impl Room {
         let memory = temporary(numbers + TOLD_AT_ONCE)?;
         Ok(Self {
             numbers: memory.slice(0..numbers),
-            told: memory.slice(numbers..numbers + TOLD_AT_ONCE),
+            description: memory.slice(numbers..numbers + TOLD_AT_ONCE),
         })
     }
 
     /// Exchanges numbers, by a communicator with as many processes as there is room for.
-    fn tell<const N: usize>(
+    fn exchange<const N: usize>(
         &self,
         caller: &mut impl Caller,
         communicator: usize,
         numbers: [i64; N],
     ) -> Result<Vec<[i64; N]>> {
         let room = self.numbers.slice(0..self.numbers.len() / AGREED * N);
-        tell_nearby(caller, communicator, numbers, room)
+        exchange_numbers_nearby(caller, communicator, numbers, room)
     }
 }
 
@@ -253,7 +253,7 @@ pub fn open(
     communicator: usize,
     name: &Path,
     mode: i32,
-    info: &Info,
+    info: &Result<Info>,
     error_handler: usize,
 ) -> Result<usize> {
     let (rank, group, format, files, several_hosts) = caller.with(|process| {
@@ -272,7 +272,10 @@ pub fn open(
     let spoken = *format.as_ref().unwrap_or(&FORMATS.lowest);
     let at_once = spoken >= FILES_AT_ONCE;
     let may_store = several_hosts && spoken >= SHARED_STORED;
-    let checked = format.and(check_mode(mode)).and(files);
+    let given = info.as_ref().map_err(Error::clone);
+    let checked = format.and(check_mode(mode)).and(given).and(files);
+    let none = Info::default();
+    let info = info.as_ref().unwrap_or(&none);
     let (by, own, files) = match at_once {
         true => {
             let room = Room::new(group.size())?;
@@ -280,7 +283,7 @@ pub fn open(
             (By::Program(communicator, room), own, files)
         }
         false => {
-            let (own, files) = agree_by_own(caller, communicator, checked, mode)?;
+            let (own, files) = agree_in_two_steps(caller, communicator, checked, mode)?;
             (By::Own, own, files)
         }
     };
@@ -338,12 +341,14 @@ fn agree_at_once<T>(
     let checked = checked.and_then(|checked| Ok((own?.0, checked)));
     let mode = mode.into();
     let numbers = [class_of(&checked), mode, 0, number];
-    let agreed = room.tell(caller, communicator, numbers).and_then(|all| {
-        let (own, checked) = judge(&all, checked, MODE, [mode, 0])?;
-        let numbers = all.iter().map(|[.., number]| *number);
-        caller.with(|process| process.settle_duplicate(own, numbers))?;
-        Ok((own, checked))
-    });
+    let agreed = room
+        .exchange(caller, communicator, numbers)
+        .and_then(|all| {
+            let (own, checked) = check_results(&all, checked, MODE, [mode, 0])?;
+            let numbers = all.iter().map(|[.., number]| *number);
+            caller.with(|process| process.finish_duplicate(own, numbers))?;
+            Ok((own, checked))
+        });
     if let (Err(_), Some(own)) = (&agreed, made) {
         caller.with(|process| process.free_communicator(own))?;
     }
@@ -351,14 +356,15 @@ fn agree_at_once<T>(
 }
 
 /// The same in two steps. Builds that speak only format 1 take the second step as well, and learn from it that the file is not opened.
-fn agree_by_own<T>(
+fn agree_in_two_steps<T>(
     caller: &mut impl Caller,
     communicator: usize,
     checked: Result<T>,
     mode: i32,
 ) -> Result<(usize, T)> {
-    let (active, told) = caller.with(|process| process.duplicate(communicator))?;
-    let own = told.new_handle();
+    let (active, description) =
+        caller.with(|process| process.duplicate(communicator, "MPI_File_open"))?;
+    let own = description.new_handle();
     let made = caller.wait(active);
     let agreed = made.and_then(|_| agree_on(caller, own, checked, MODE, [mode.into(), 0]));
     if agreed.is_err() {
@@ -385,8 +391,8 @@ fn learn_at_once(
     let fits = |len: usize| len <= TOLD_AT_ONCE - bytes_at;
     if let Ok(Some(first)) = &first {
         memory.write_at(WORD, &bytes_of(&first.numbers()));
-        if fits(first.told.len()) {
-            memory.write_at(bytes_at, &first.told);
+        if fits(first.description.len()) {
+            memory.write_at(bytes_at, &first.description);
         }
     }
     memory.write_at(0, &class.to_ne_bytes());
@@ -400,18 +406,18 @@ fn learn_at_once(
         return Err(Error::new(class as i32, "it has failed on rank 0"));
     }
     let len = found[0];
-    let told = match usize::try_from(len).ok().filter(|len| fits(*len)) {
+    let description = match usize::try_from(len).ok().filter(|len| fits(*len)) {
         Some(len) => Ok(all[bytes_at..bytes_at + len].to_vec()),
         None => {
-            let own = first.as_ref().map(|first| &first.told[..]);
-            tell_all(caller, communicator, own, len)?
+            let own = first.as_ref().map(|first| &first.description[..]);
+            broadcast_first(caller, communicator, own, len)?
         }
     };
-    Ok((first, told, found))
+    Ok((first, description, found))
 }
 
 /// The same in two steps.
-fn learn_by_own(
+fn learn_in_two_steps(
     caller: &mut impl Caller,
     communicator: usize,
     first: Result<Option<First>>,
@@ -423,9 +429,9 @@ fn learn_by_own(
     };
     let same = (MODE, [mode.into(), 0]);
     let (first, found) = agree_on_first(caller, communicator, first, same, found)?;
-    let own = first.as_ref().map(|first| &first.told[..]);
-    let told = tell_all(caller, communicator, own, found[0])?;
-    Ok((first, told, found))
+    let own = first.as_ref().map(|first| &first.description[..]);
+    let description = broadcast_first(caller, communicator, own, found[0])?;
+    Ok((first, description, found))
 }
 
 /// Opens a file whose mode all have agreed on, and adds it with where its pointers begin, and the shared one. Returns its handle.
@@ -448,17 +454,18 @@ fn open_agreed(
         0 => First::open(files, name, how, (mode, may_store), info).map(Some),
         _ => Ok(None),
     };
-    let (first, told, [_, at, shared @ ..]) = match &by {
+    let (first, description, [_, at, shared @ ..]) = match &by {
         By::Program(communicator, room) => {
-            learn_at_once(caller, (*communicator, &room.told), first)?
+            learn_at_once(caller, (*communicator, &room.description), first)?
         }
-        By::Own => learn_by_own(caller, own, first, mode)?,
+        By::Own => learn_in_two_steps(caller, own, first, mode)?,
     };
     let [_, _, number] = shared;
     let (storage, shared) = match first {
         Some(first) => (Ok(first.storage), first.shared),
         None => {
-            let joined = told.and_then(|told| opened(name, files.join(name, how, info, &told)));
+            let joined = description
+                .and_then(|description| opened(name, files.join(name, how, info, &description)));
             (joined, FirstShared::find(shared, may_store))
         }
     };
@@ -475,13 +482,13 @@ fn open_agreed(
         Ok((file, storage))
     });
     let numbers = [class_of(&added), word];
-    let told = match &by {
-        By::Program(communicator, room) => room.tell(caller, *communicator, numbers),
-        By::Own => tell(caller, own, numbers),
+    let description = match &by {
+        By::Program(communicator, room) => room.exchange(caller, *communicator, numbers),
+        By::Own => exchange_numbers(caller, own, numbers),
     };
     let (file, storage) = added?;
     let failed = |[class, _]: &[i64; 2]| *class != abi::SUCCESS.into();
-    let open = told.and_then(|all| match all.iter().position(failed) {
+    let open = description.and_then(|all| match all.iter().position(failed) {
         Some(rank) => {
             let text = format!("it has failed on rank {rank}");
             Err(Error::new(all[rank][0] as i32, text))

@@ -17,8 +17,8 @@ use causeway_engine::Memory;
 use causeway_sys::memfd;
 
 use crate::abi;
-use crate::contacts;
 use crate::error::{Error, Result};
+use crate::process_table;
 
 use super::posix::lock_file;
 use super::storage::{PointerStep, Storage, failed as storage_failed};
@@ -69,7 +69,7 @@ impl SharedPointer {
         let made = memfd::create_fixed("causeway-file-pointer", BYTES).and_then(Self::of);
         let made = made.map_err(|error| failed(&error))?;
         made.word(MARK)?
-            .store(contacts::number()?, Ordering::SeqCst);
+            .store(process_table::number()?, Ordering::SeqCst);
         made.set(at)?;
         Ok(made)
     }

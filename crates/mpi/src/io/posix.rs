@@ -215,7 +215,7 @@ impl FileSystem for PosixFiles {
         name: &Path,
         how: Opening,
         hints: &Info,
-        _told: &[u8],
+        _description: &[u8],
     ) -> io::Result<Arc<dyn Storage>> {
         self.open(name, how, hints)
     }
@@ -283,11 +283,11 @@ impl Storage for Posix {
         EXTENTS
     }
 
-    fn told(&self) -> Vec<u8> {
+    fn description(&self) -> Vec<u8> {
         Vec::new()
     }
 
-    fn learn(&self, _told: &[u8]) -> io::Result<()> {
+    fn apply_description(&self, _description: &[u8]) -> io::Result<()> {
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use crate::caller::Caller;
 use crate::error::{Error, Result};
 use crate::info::Info;
 
-use super::agreeing::{agree, agree_on, agree_on_first, tell_all};
+use super::agreement::{agree, agree_on, agree_on_first, broadcast_first};
 use super::file::File;
 use super::pointer::Shared;
 use super::storage::{Storage, failed};
@@ -141,19 +141,19 @@ pub fn set_size(caller: &mut impl Caller, file: usize, size: i64, allocate: bool
         _ => Ok(()),
     };
     let done = done.map_err(|error| failed(format_args!("a size of {size} bytes"), &error));
-    let told = match (rank, &done) {
-        (0, Ok(())) => Some(storage.told()),
+    let description = match (rank, &done) {
+        (0, Ok(())) => Some(storage.description()),
         _ => None,
     };
-    let len = told.as_ref().map_or(0, Vec::len) as i64;
+    let len = description.as_ref().map_or(0, Vec::len) as i64;
     let found = [len, 0, 0, 0, 0];
     let ((), [len, ..]) =
         agree_on_first(caller, communicator, done, ("the size", [size, 0]), found)?;
-    let learnt = tell_all(caller, communicator, told.as_deref(), len)?;
+    let learnt = broadcast_first(caller, communicator, description.as_deref(), len)?;
     match rank {
         0 => Ok(()),
         _ => storage
-            .learn(&learnt?)
+            .apply_description(&learnt?)
             .map_err(|error| failed("the file's new size", &error)),
     }
 }
@@ -180,14 +180,16 @@ pub fn set_atomicity(caller: &mut impl Caller, file: usize, flag: bool) -> Resul
 }
 
 /// Sets hints.
-pub fn set_info(caller: &mut impl Caller, file: usize, info: &Info) -> Result<()> {
+pub fn set_info(caller: &mut impl Caller, file: usize, info: Result<Info>) -> Result<()> {
     let (communicator, _) = opened(caller, file)?;
-    caller.with(|process| {
-        process.files.get_mut(file)?.take_hints(info);
-        Ok(())
-    })?;
+    let taken = info.and_then(|info| {
+        caller.with(|process| {
+            process.files.get_mut(file)?.take_hints(&info);
+            Ok(())
+        })
+    });
     // No process uses the new ones before all have them.
-    agree(caller, communicator, Ok(()))
+    agree(caller, communicator, taken)
 }
 
 /// Waits until all that this process has written is durable.

@@ -95,14 +95,14 @@ pub trait FileSystem: fmt::Debug + Send + Sync {
     /// Opens a file. `hints` are those of the program.
     fn open(&self, name: &Path, how: Opening, hints: &Info) -> io::Result<Arc<dyn Storage>>;
 
-    /// Opens a file that another process of the program has opened, by the description that [`Storage::told`] has returned there.
+    /// Opens a file that another process of the program has opened, by the description that [`Storage::description`] has returned there.
     /// The file is neither created nor looked up by its name.
     fn join(
         &self,
         name: &Path,
         how: Opening,
         hints: &Info,
-        told: &[u8],
+        description: &[u8],
     ) -> io::Result<Arc<dyn Storage>>;
 
     /// Removes a file.
@@ -142,11 +142,11 @@ pub trait Storage: fmt::Debug + Send + Sync {
     fn extents_at_a_time(&self) -> usize;
 
     /// A description by which other processes can open the file ([`FileSystem::join`]). Empty if they open it by its name.
-    fn told(&self) -> Vec<u8>;
+    fn description(&self) -> Vec<u8>;
 
-    /// Takes over the description that [`Storage::told`] returns in another process, after that one
+    /// Takes over the description that [`Storage::description`] returns in another process, after that one
     /// has changed the file for all.
-    fn learn(&self, told: &[u8]) -> io::Result<()>;
+    fn apply_description(&self, description: &[u8]) -> io::Result<()>;
 
     /// The hints with which a program would have got this file: names and values.
     fn hints(&self) -> Vec<(&'static str, String)>;

@@ -15,7 +15,7 @@ use crate::caller::Caller;
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
 
-use super::agreeing::{agree, numbers_in, tell};
+use super::agreement::{agree, exchange_numbers, numbers_in};
 use super::storage::{Extent, failed};
 use super::transfer::Opened;
 
@@ -170,7 +170,7 @@ pub(crate) fn plan(caller: &mut impl Caller, access: &Access) -> Result<Option<P
         hints.buffer,
         hints.nodes.into(),
     ];
-    let all = tell(caller, opened.communicator, own.map(|number| number as i64))?;
+    let all = exchange_numbers(caller, opened.communicator, own.map(|number| number as i64))?;
     let [.., small, buffer, nodes] = all[0];
     let spans = Vec::from_iter(all.iter().map(|[from, to, piece, ..]| [*from, *to, *piece]));
     // In atomic mode each locks for itself.

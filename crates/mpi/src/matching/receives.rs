@@ -24,7 +24,7 @@ pub(super) struct Receives {
 }
 
 /// The receives of one source that wait.
-#[derive(Default, Clone)]
+#[derive(Default, Clone, Copy)]
 struct Line {
     /// Those that are in the table.
     filed: List,
@@ -153,8 +153,22 @@ impl Receives {
 
     #[inline(always)]
     pub(super) fn post(&mut self, receive: u32, key: Key) {
-        self.remember(receive, key);
         self.last += 1;
+        let (at, nodes) = (line_of(key), &mut self.table.nodes);
+        let (Some(line), Some(node)) = (self.lines.get_mut(at), nodes.get_mut(receive)) else {
+            return self.post_first(receive, key);
+        };
+        (node.key, node.is_filed, node.place) = (key, false, self.last);
+        if let Some(before) = line.recent.append(receive, &mut node.links) {
+            nodes[before].links.set_next(receive);
+        }
+    }
+
+    /// The same for a number, or a line, that is new.
+    #[cold]
+    #[inline(never)]
+    fn post_first(&mut self, receive: u32, key: Key) {
+        self.remember(receive, key);
         let nodes = &mut self.table.nodes;
         nodes[receive].place = self.last;
         self.lines[line_of(key)].recent.push_back(nodes, receive);
@@ -220,11 +234,15 @@ impl Receives {
     #[inline(never)]
     fn arrive_among_others(&mut self, peer: u32, word: u64) -> Option<u32> {
         let lines = [ANY, line_of_source(peer)];
-        if lines
-            .iter()
-            .all(|line| self.lines.get(*line).is_none_or(Line::is_empty))
-        {
-            return None;
+        let [any, own] = lines.map(|line| self.lines.get(line).copied().unwrap_or_default());
+        if own.is_empty() && any.filed.is_empty() {
+            // Mostly the only receive waits, and it leaves the source open.
+            let first = any.recent.first()?;
+            if self.table.nodes[first].matches(peer, word) {
+                let recent = &mut self.lines[ANY].recent;
+                recent.remove(&mut self.table.nodes, first);
+                return Some(first);
+            }
         }
         let mut oldest = self.oldest_filed(peer, word);
         for line in lines {

@@ -40,7 +40,7 @@ const PHASE_BITS: u32 = 56;
 
 /// Whose slots a process waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Of {
+pub(crate) enum SlotsOf {
     None,
     Rank(u32),
     All,
@@ -123,11 +123,11 @@ impl Area {
 
     /// Whether these ranks have published a phase.
     #[inline]
-    pub(crate) fn is_published(&self, of: Of, phase: u64) -> bool {
+    pub(crate) fn is_published(&self, of: SlotsOf, phase: u64) -> bool {
         match of {
-            Of::None => true,
-            Of::Rank(rank) => self.has_published(rank, phase),
-            Of::All => {
+            SlotsOf::None => true,
+            SlotsOf::Rank(rank) => self.has_published(rank, phase),
+            SlotsOf::All => {
                 if self.known.load(Relaxed) > phase {
                     return true;
                 }
@@ -176,8 +176,8 @@ impl Area {
             let wish = self.word(WISHES + rank as usize * LINE).load(SeqCst);
             let phase = wish & ((1 << PHASE_BITS) - 1);
             let of = match wish >> PHASE_BITS {
-                0 => Of::All,
-                rank => Of::Rank((rank as u32 - 1) % self.ranks),
+                0 => SlotsOf::All,
+                rank => SlotsOf::Rank((rank as u32 - 1) % self.ranks),
             };
             if self.is_published(of, phase) {
                 ready |= 1 << rank;
@@ -188,10 +188,10 @@ impl Area {
 
     /// Announces the phase that this process is going to sleep for. It checks once more before it does.
     #[cold]
-    pub(crate) fn announce(&self, of: Of, phase: u64) {
+    pub(crate) fn announce(&self, of: SlotsOf, phase: u64) {
         let rank = match of {
-            Of::Rank(rank) => u64::from(rank) + 1,
-            Of::All | Of::None => 0,
+            SlotsOf::Rank(rank) => u64::from(rank) + 1,
+            SlotsOf::All | SlotsOf::None => 0,
         };
         let wish = self.word(WISHES + self.rank as usize * LINE);
         let wish = (wish, rank << PHASE_BITS | phase);
@@ -250,34 +250,34 @@ mod tests {
     #[test]
     fn a_phase_is_complete_when_all_have_published_it() {
         let all = views(3);
-        assert!(!all[0].is_published(Of::All, 0));
+        assert!(!all[0].is_published(SlotsOf::All, 0));
         all[0].publish(0);
         all[2].publish(0);
-        assert!(!all[1].is_published(Of::All, 0));
-        assert!(all[1].is_published(Of::Rank(2), 0));
-        assert!(!all[1].is_published(Of::Rank(2), 1));
+        assert!(!all[1].is_published(SlotsOf::All, 0));
+        assert!(all[1].is_published(SlotsOf::Rank(2), 0));
+        assert!(!all[1].is_published(SlotsOf::Rank(2), 1));
         all[1].publish(0);
-        assert!((0..3).all(|rank| all[rank].is_published(Of::All, 0)));
-        assert!(!all[0].is_published(Of::All, DEPTH));
+        assert!((0..3).all(|rank| all[rank].is_published(SlotsOf::All, 0)));
+        assert!(!all[0].is_published(SlotsOf::All, DEPTH));
     }
 
     #[test]
     fn only_the_last_wakes_those_that_sleep() {
         let all = views(3);
         all[0].publish(0);
-        all[0].announce(Of::All, 0);
+        all[0].announce(SlotsOf::All, 0);
         assert_eq!(all[0].sleepers(), 0);
         all[1].publish(0);
         assert_eq!(all[1].sleepers(), 0);
         all[2].publish(0);
         assert_eq!(all[2].sleepers(), 1);
         assert_eq!(all[2].sleepers(), 0);
-        all[0].announce(Of::Rank(1), 1);
+        all[0].announce(SlotsOf::Rank(1), 1);
         all[2].publish(1);
         assert_eq!(all[2].sleepers(), 0);
         all[1].publish(1);
         assert_eq!(all[1].sleepers(), 1);
-        all[0].announce(Of::All, 1);
+        all[0].announce(SlotsOf::All, 1);
         all[0].withdraw();
         all[0].publish(1);
         assert_eq!(all[0].sleepers(), 0);
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_loss_wakes_all() {
         let all = views(3);
-        all[0].announce(Of::All, 0);
+        all[0].announce(SlotsOf::All, 0);
         assert_eq!(all[1].lost(), None);
         assert_eq!(all[1].give_up(2), 1);
         assert_eq!((all[0].lost(), all[0].give_up(1)), (Some(2), 0));

@@ -4,12 +4,12 @@
 //! nothing is matched. Larger operations, nonblocking ones, and those with functions of the program are done by messages
 //! ([`crate::collective`]), as are all in the checking mode. `docs/mpi-collectives.md` has the limits and their measurements.
 //!
-//! The memory is [shared](crate::sharing) when a communicator is used for the third time (`making`), and freed with it. All processes decide alike:
+//! The memory is [shared](crate::sharing) when a communicator is used for the third time (`creation`), and freed with it. All processes decide alike:
 //! by the order of their blocking operations, and by sizes that MPI has them agree on. A wait polls for a while, then sleeps until it
 //! gets a notice (`waiting`).
 
 pub(crate) mod area;
-mod making;
+mod creation;
 pub(crate) mod operation;
 mod starting;
 pub(crate) mod state;
@@ -17,5 +17,5 @@ pub(crate) mod state;
 mod tests;
 mod waiting;
 
-pub use making::make_area;
+pub use creation::make_area;
 pub use starting::{Operands, Started};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 
-use super::area::{Area, CAPACITY, Of};
+use super::area::{Area, CAPACITY, SlotsOf};
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 use crate::reduction::Kernel;
@@ -154,14 +154,14 @@ impl Operation {
 
     /// Whose slots this process reads in the phase that comes next.
     #[inline]
-    fn sources(&self) -> Of {
+    fn sources(&self) -> SlotsOf {
         match &self.what {
-            What::Broadcast { root, .. } if *root == self.area.rank => Of::None,
-            What::Broadcast { root, .. } => Of::Rank(*root),
+            What::Broadcast { root, .. } if *root == self.area.rank => SlotsOf::None,
+            What::Broadcast { root, .. } => SlotsOf::Rank(*root),
             What::Reduce { root, .. } if root.is_some_and(|root| root != self.area.rank) => {
-                Of::None
+                SlotsOf::None
             }
-            _ => Of::All,
+            _ => SlotsOf::All,
         }
     }
 
@@ -172,7 +172,7 @@ impl Operation {
             let phase = self.first + self.at;
             if !self.is_published {
                 if let Some(before) = Area::before_filling(phase)
-                    && !self.area.is_published(Of::All, before)
+                    && !self.area.is_published(SlotsOf::All, before)
                 {
                     return false;
                 }
@@ -191,10 +191,10 @@ impl Operation {
     }
 
     /// The condition that it waits for.
-    pub(crate) fn awaited(&self) -> (Of, u64) {
+    pub(crate) fn awaited(&self) -> (SlotsOf, u64) {
         let phase = self.first + self.at;
         match Area::before_filling(phase) {
-            Some(before) if !self.is_published => (Of::All, before),
+            Some(before) if !self.is_published => (SlotsOf::All, before),
             _ => (self.sources(), phase),
         }
     }

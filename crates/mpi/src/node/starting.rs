@@ -3,7 +3,7 @@
 use causeway_engine::Memory;
 
 use super::area::Area;
-use super::making::Found;
+use super::creation::Found;
 use super::operation::{Operation, Parts, What};
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
@@ -60,7 +60,7 @@ pub enum Started {
     /// It is over.
     Done,
     /// It is to be waited for.
-    Going(Active),
+    Active(Active),
     /// The area is to be made first ([`super::make_area`]); then it is to be begun again.
     Make,
     /// It is to be done by messages.
@@ -139,7 +139,7 @@ impl Process {
         let operation = Operation::new(area, what, deliver);
         Ok(match self.begin_operation(communicator, operation)? {
             None => Started::Done,
-            Some(active) => Started::Going(active),
+            Some(active) => Started::Active(active),
         })
     }
 

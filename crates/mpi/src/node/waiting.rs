@@ -10,7 +10,7 @@ use causeway_engine::Awaited;
 use super::operation::Operation;
 use crate::abi;
 use crate::error::{Error, Result};
-use crate::process::{Active, Going, Process, Waited};
+use crate::process::{Active, Process, State, Waited};
 use crate::status::Status;
 
 impl Process {
@@ -42,27 +42,27 @@ impl Process {
             std::hint::spin_loop();
         }
         self.wake_sleepers(communicator, &operation);
-        let state = Going::Node(Box::new(operation));
-        Ok(Some(Active::going(state, communicator)))
+        let state = State::Node(Box::new(operation));
+        Ok(Some(Active::new(state, communicator)))
     }
 
     #[inline]
     fn wake_sleepers(&mut self, communicator: usize, operation: &Operation) {
         let sleepers = operation.area.sleepers();
         if sleepers != 0 {
-            self.nudge_ranks(communicator, sleepers);
+            self.wake_ranks(communicator, sleepers);
         }
     }
 
     #[cold]
-    fn nudge_ranks(&mut self, communicator: usize, ranks: u64) {
+    fn wake_ranks(&mut self, communicator: usize, ranks: u64) {
         let Ok(communicator) = self.communicator(communicator) else {
             return;
         };
         let peers = communicator.peers.clone();
         let all = peers.iter().enumerate();
         for (_, peer) in all.filter(|(rank, _)| ranks >> rank & 1 == 1) {
-            self.nudge(*peer);
+            self.wake_peer(*peer);
         }
     }
 
@@ -70,7 +70,7 @@ impl Process {
     pub(crate) fn wait_for_operation(&mut self, active: &mut Active) -> Result<Waited<Status>> {
         let communicator = active.communicator();
         let waited = self.watch_memory(Awaited::Step, |process| {
-            let Going::Node(operation) = &mut active.state else {
+            let State::Node(operation) = &mut active.state else {
                 return Ok(None);
             };
             match operation.run() {
@@ -85,7 +85,7 @@ impl Process {
             return Ok(waited);
         }
         let waited = self.wait_for_news(|process| process.poll(active));
-        self.endpoint.end_told_wait();
+        self.endpoint.end_notified_wait();
         waited
     }
 
@@ -134,7 +134,7 @@ impl Process {
             .iter()
             .position(|peer| self.endpoint.loss(peer.addr).is_some());
         let sleepers = area.give_up(lost.unwrap_or(0) as u32);
-        self.nudge_ranks(communicator, sleepers);
+        self.wake_ranks(communicator, sleepers);
         Err(error.on(communicator))
     }
 }

@@ -180,15 +180,15 @@ fn of_scalars(op: Op, basic: Basic, a: &[u8], b: &[u8]) -> Vec<u8> {
 }
 
 /// Makes an element one whose result is defined in every bit.
-fn tame(basic: Basic, element: &mut [u8]) {
+fn with_defined_bits(basic: Basic, element: &mut [u8]) {
     use Scalar as S;
     match basic.form() {
         Form::Pair(value, index) => {
             let at = basic.index_offset();
             element[value.size()..at].fill(0);
             element[at + index.size()..].fill(0);
-            tame(value, &mut element[..value.size()]);
-            tame(index, &mut element[at..at + index.size()]);
+            with_defined_bits(value, &mut element[..value.size()]);
+            with_defined_bits(index, &mut element[at..at + index.size()]);
         }
         Form::One(S::CLong | S::C16 | S::C32 | S::C64 | S::C128) => {
             let half = element.len() / 2;
@@ -199,8 +199,8 @@ fn tame(basic: Basic, element: &mut [u8]) {
                 _ if basic == Basic::Complex32 => Basic::Real16,
                 _ => Basic::LongDouble,
             };
-            tame(part, &mut element[..half]);
-            tame(part, &mut element[half..]);
+            with_defined_bits(part, &mut element[..half]);
+            with_defined_bits(part, &mut element[half..]);
         }
         // Exponents near 0, so that sums keep digits of both and products stay numbers.
         Form::One(S::F16) => element[1] = element[1] & 0x83 | 0x38,
@@ -239,7 +239,7 @@ proptest! {
         for basic in Basic::ALL {
             let unit = basic.extent();
             for operands in [&mut from, &mut into] {
-                operands.chunks_exact_mut(unit).for_each(|element| tame(*basic, element));
+                operands.chunks_exact_mut(unit).for_each(|element| with_defined_bits(*basic, element));
             }
             for op in Op::ALL.iter().filter(|op| op.is_of_collectives()) {
                 let Some(kernel) = Kernel::of(*op, *basic) else {

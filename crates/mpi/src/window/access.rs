@@ -6,13 +6,13 @@ use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_wire::window::Run;
 
-use super::combining::{Act, Runs, Staging, basic_of, operands};
+use super::combining::{Runs, Staging, Update, basic_of, operands};
 use super::state::{Place, Window};
 use crate::abi;
 use crate::buffer::Buffer;
 use crate::datatype::{Basic, Datatype, Elements};
 use crate::error::{Error, Result};
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, Process, State};
 use crate::reduction::Op;
 use crate::status::Status;
 
@@ -94,7 +94,7 @@ impl Access<'_> {
 
     /// Whether all its elements, and those of its buffers, lie one behind the other.
     #[inline]
-    fn is_simple(&self, act: &Act) -> bool {
+    fn is_simple(&self, act: &Update) -> bool {
         let is_plain = |buffer: &Option<Buffer<'_>>| buffer.is_none_or(|buffer| buffer.is_plain());
         self.datatype.is_contiguous()
             && act.is_dense()
@@ -103,12 +103,12 @@ impl Access<'_> {
     }
 
     /// Its effect on elements of predefined types.
-    pub(super) fn act(&self) -> Result<Act> {
+    pub(super) fn act(&self) -> Result<Update> {
         match self.action {
-            Action::Put => Act::combine(Op::Replace, Basic::Byte),
-            Action::Get => Act::combine(Op::NoOp, Basic::Byte),
-            Action::Combine(op) => Act::combine(op, self.basic()?),
-            Action::CompareAndSwap => basic_of(self.datatype).map(Act::compare_and_swap),
+            Action::Put => Update::combine(Op::Replace, Basic::Byte),
+            Action::Get => Update::combine(Op::NoOp, Basic::Byte),
+            Action::Combine(op) => Update::combine(op, self.basic()?),
+            Action::CompareAndSwap => basic_of(self.datatype).map(Update::compare_and_swap),
         }
     }
 
@@ -126,8 +126,8 @@ impl Access<'_> {
         Ok(basic)
     }
 
-    /// The operands, as notices and [`Act::apply`] have them.
-    pub(super) fn operands(&self, act: &Act) -> Result<Option<Memory>> {
+    /// The operands, as notices and [`Update::apply`] have them.
+    pub(super) fn operands(&self, act: &Update) -> Result<Option<Memory>> {
         let Some(origin) = &self.origin else {
             return Ok(None);
         };
@@ -141,7 +141,7 @@ impl Access<'_> {
     }
 
     /// The memory into which results are received.
-    pub(super) fn staging(&self, act: &Act) -> Result<Option<Staging>> {
+    pub(super) fn staging(&self, act: &Update) -> Result<Option<Staging>> {
         let staging = |result| Staging::new(result, act.basic);
         self.result.as_ref().map(staging).transpose()
     }
@@ -181,8 +181,18 @@ impl Window {
                 base: area.start(rank) as i64,
             })),
             _ if rank != self.rank => Ok(None),
-            _ => self.own(range).map(Some),
+            _ => match self.own(range) {
+                // Pieces that were attached one by one are accessed as those of others are.
+                Err(_) if self.spans_pieces(range) => Ok(None),
+                own => own.map(Some),
+            },
         }
+    }
+
+    /// Whether a range of this process's own memory begins and ends in different pieces.
+    fn spans_pieces(&self, range: &Range<i64>) -> bool {
+        let has = |offset: i64| self.locate(offset, 1).is_some();
+        matches!(self.place, Place::Attached(_)) && has(range.start) && has(range.end - 1)
     }
 
     fn own(&self, range: &Range<i64>) -> Result<Reached<'_>> {
@@ -234,9 +244,10 @@ fn outside(rank: u32, access: &Access<'_>, size: i64) -> Error {
 impl Process {
     /// Starts an access to a window, whose request the program waits for.
     pub fn access_with_request(&mut self, handle: usize, access: &Access<'_>) -> Result<Active> {
-        let mut active = Active::done(Status::empty(), abi::COMM_SELF);
+        // Its errors are the window's.
+        let mut active = Active::done(Status::empty(), handle);
         if let Some(operation) = self.access(handle, access)? {
-            active.state = Going::Window(operation);
+            active.state = State::Window(operation);
         }
         Ok(active)
     }
@@ -360,7 +371,7 @@ const RUNS: usize = 1024;
 struct Work<'a> {
     handle: usize,
     rank: u32,
-    act: Act,
+    act: Update,
     data: Source<'a>,
     compare: Source<'a>,
     into: Option<&'a Memory>,
@@ -371,7 +382,7 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     /// Work with operands, the element to compare with, and the place of results.
     #[inline]
-    fn new(handle: usize, rank: u32, act: Act, operands: [Option<&'a Memory>; 3]) -> Self {
+    fn new(handle: usize, rank: u32, act: Update, operands: [Option<&'a Memory>; 3]) -> Self {
         let [data, compare, into] = operands;
         let source =
             |memory: Option<&'a Memory>| memory.map_or(Source::from(&[][..]), Source::from);

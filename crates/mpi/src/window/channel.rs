@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use causeway_engine::Memory;
 use causeway_wire::window::{self as wire, MAX_DATA, MAX_RUNS};
 
-use super::combining::{Act, Runs, Staging};
+use super::combining::{Runs, Staging, Update};
 use crate::abi;
 use crate::communicator::Peer;
 use crate::error::{Error, Result};
@@ -19,7 +19,7 @@ pub(super) struct Channel {
     pub(super) acknowledged: u64,
     /// Its accesses that were done here, and how many of them were reported to it.
     pub(super) handled: u64,
-    pub(super) told: u64,
+    pub(super) reported: u64,
     pub(super) jobs: VecDeque<Job>,
     /// By the window's number: which access was its last one.
     pub(super) last: BTreeMap<u32, u64>,
@@ -32,7 +32,7 @@ pub(super) struct Job {
     pub(super) window: (u32, usize),
     /// The window's number there.
     pub(super) theirs: u32,
-    pub(super) act: Act,
+    pub(super) act: Update,
     pub(super) runs: Runs,
     pub(super) data: Option<Memory>,
     /// The number of its [`Operation`]; 0 if it has none.

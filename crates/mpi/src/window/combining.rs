@@ -15,7 +15,7 @@ const LARGEST: usize = 32;
 
 /// The change of elements of a predefined type.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Act {
+pub(super) struct Update {
     what: What,
     pub(super) basic: Basic,
     /// Bytes from one element to the next, in operands too.
@@ -30,7 +30,7 @@ enum What {
     CompareAndSwap,
 }
 
-impl Act {
+impl Update {
     /// One of the standard's operations.
     pub(super) fn combine(op: Op, basic: Basic) -> Result<Self> {
         let kernel = Kernel::of(op, basic).ok_or_else(|| {
@@ -68,7 +68,7 @@ impl Act {
         self.is_dense
     }
 
-    /// What [`Act::number`] has numbered.
+    /// What [`Update::number`] has numbered.
     pub(super) fn from_numbers(operation: u16, datatype: u16) -> Option<Self> {
         let basic = Basic::from_handle(datatype.into())?;
         match operation {
@@ -354,7 +354,7 @@ mod tests {
     #[test]
     fn elements_are_compared_and_swapped() {
         let memory = Memory::from_vec(vec![1, 2, 3, 4]);
-        let act = Act::compare_and_swap(Basic::Int8);
+        let act = Update::compare_and_swap(Basic::Int8);
         let mut old = [0];
         act.apply(
             &memory,

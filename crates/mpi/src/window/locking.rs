@@ -1,6 +1,6 @@
 //! Locks (MPI 5.0 §12.5.3), of memory in an area and of processes' own.
 
-use causeway_engine::{Awaited, MemoryStep, MemoryWait};
+use causeway_engine::{Awaited, SharedMemoryStep, SharedMemoryWait};
 use causeway_wire::window::Notice;
 
 use super::state::Place;
@@ -9,7 +9,12 @@ use crate::process::{Process, Waited};
 
 impl Process {
     /// Asks for the lock of a rank, or the shared ones of all. Then [`Process::await_lock`].
-    pub fn ask_lock(&mut self, handle: usize, rank: Option<i32>, exclusive: bool) -> Result<()> {
+    pub fn request_lock(
+        &mut self,
+        handle: usize,
+        rank: Option<i32>,
+        exclusive: bool,
+    ) -> Result<()> {
         let window = self.window(handle)?;
         let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
         window.epoch.check_lock(rank)?;
@@ -18,7 +23,7 @@ impl Process {
         }
         let (window, all) = (window.number, window.group.size());
         for rank in rank.map_or(0..all, |rank| rank..rank + 1) {
-            self.tell_rank(handle, rank, &Notice::Lock { window, exclusive })?;
+            self.notify_rank(handle, rank, &Notice::Lock { window, exclusive })?;
         }
         Ok(())
     }
@@ -71,7 +76,7 @@ impl Process {
             // It may have become free before that was seen.
             Ok(process.try_locks(handle, rank, exclusive)?.then_some(()))
         });
-        self.endpoint.end_told_wait();
+        self.endpoint.end_notified_wait();
         if done.is_err() {
             self.release_locks(handle)?;
         }
@@ -175,10 +180,10 @@ impl Process {
         window.others[rank as usize].is_granted = false;
         let number = window.number;
         let Place::Area(area) = &window.place else {
-            return self.tell_rank(handle, rank, &Notice::Unlock { window: number });
+            return self.notify_rank(handle, rank, &Notice::Unlock { window: number });
         };
         for waiting in area.unlock(rank, exclusive) {
-            self.tell_rank(handle, waiting, &Notice::Free { window: number })?;
+            self.notify_rank(handle, waiting, &Notice::Free { window: number })?;
         }
         Ok(())
     }
@@ -193,9 +198,9 @@ impl Process {
             }
             std::hint::spin_loop();
         }
-        let mut wait = self.endpoint.begin_memory_wait(Awaited::ShortLock);
+        let mut wait = self.endpoint.begin_shared_memory_wait(Awaited::ShortLock);
         let waited = self.watch_stripe(handle, (rank, at), &mut wait);
-        self.endpoint.end_memory_wait(&wait);
+        self.endpoint.end_shared_memory_wait(&wait);
         waited
     }
 
@@ -203,11 +208,11 @@ impl Process {
         &mut self,
         handle: usize,
         (rank, at): (u32, usize),
-        wait: &mut MemoryWait,
+        wait: &mut SharedMemoryWait,
     ) -> Result<()> {
         loop {
-            match self.endpoint.continue_memory_wait(wait) {
-                MemoryStep::Look(looks) => {
+            match self.endpoint.continue_shared_memory_wait(wait) {
+                SharedMemoryStep::Look(looks) => {
                     for _ in 0..looks {
                         if self.stripe_holder(handle, rank, at)?.is_none() {
                             return Ok(());
@@ -215,11 +220,11 @@ impl Process {
                         std::hint::spin_loop();
                     }
                 }
-                MemoryStep::Progress | MemoryStep::Park => {
+                SharedMemoryStep::Progress | SharedMemoryStep::Park => {
                     let Some(holder) = self.stripe_holder(handle, rank, at)? else {
                         return Ok(());
                     };
-                    self.greet(handle, &[holder]);
+                    self.watch_ranks(handle, &[holder]);
                     self.progress();
                     self.check_members(handle)?;
                 }

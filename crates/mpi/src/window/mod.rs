@@ -8,7 +8,7 @@
 //! - **Memory of each process's own**: a process sends the owner its accesses, and the owner does them when it is inside of MPI
 //!   (`sending`, `serving`). Locks are requested in the same way.
 //!
-//! `making` agrees on the kind when the window is made. So the two never meet in one window, and each has one way to make
+//! `creation` agrees on the kind when the window is made. So the two never meet in one window, and each has one way to make
 //! accumulates atomic, element by element, whatever their operation, datatype and count:
 //!
 //! - In an area, the accessing process holds one of the *stripes* of the target's memory, a word that it changes with an atomic instruction,
@@ -27,10 +27,10 @@ mod access;
 mod area;
 mod channel;
 mod combining;
+mod creation;
 mod epoch;
 mod finding;
 mod locking;
-mod making;
 mod ordering;
 mod sending;
 mod serving;
@@ -39,6 +39,6 @@ pub(crate) mod state;
 mod waiting;
 
 pub use access::{Access, Action};
-pub use making::{Begun, Offered};
+pub use creation::{Begun, Offered};
 pub use single::Change;
 pub use state::{Flavor, Window};

@@ -49,7 +49,7 @@ impl Process {
         window.epoch.fence = assertion & abi::MODE_NOSUCCEED == 0;
         let communicator = window.communicator;
         let steps = self.barrier(communicator)?;
-        self.begin(steps)
+        self.begin(steps.called("MPI_Win_fence"))
     }
 
     /// Waits for a collective operation of a window. A death is an error for all, also for those that wait for one that lives.
@@ -63,7 +63,7 @@ impl Process {
             }
         });
         if done.is_err() {
-            self.tell_broken(handle)?;
+            self.notify_broken(handle)?;
         }
         done
     }
@@ -78,7 +78,7 @@ impl Process {
         window.epoch.posted = Some(ranks.clone());
         let number = window.number;
         for rank in ranks {
-            self.tell_rank(handle, rank, &Notice::Posted { window: number })?;
+            self.notify_rank(handle, rank, &Notice::Posted { window: number })?;
         }
         Ok(())
     }
@@ -115,7 +115,7 @@ impl Process {
         };
         let number = window.number;
         for rank in started {
-            self.tell_rank(handle, rank, &Notice::Completed { window: number })?;
+            self.notify_rank(handle, rank, &Notice::Completed { window: number })?;
         }
         Ok(())
     }

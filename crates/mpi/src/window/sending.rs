@@ -87,7 +87,7 @@ impl Process {
             sent: 0,
             acknowledged: 0,
             handled: 0,
-            told: 0,
+            reported: 0,
             jobs: VecDeque::new(),
             last: BTreeMap::new(),
         })
@@ -132,7 +132,7 @@ impl Process {
     }
 
     /// Has a process check its wait again.
-    pub(crate) fn nudge(&mut self, to: Peer) {
+    pub(crate) fn wake_peer(&mut self, to: Peer) {
         self.send_notice(to, &Notice::Hello);
     }
 
@@ -206,9 +206,9 @@ impl Process {
     /// Reports to all processes which of their accesses are done.
     pub(super) fn acknowledge(&mut self) {
         let channels = self.windows.channels.values_mut();
-        let due = channels.filter(|channel| channel.told != channel.handled);
+        let due = channels.filter(|channel| channel.reported != channel.handled);
         let due = due.map(|channel| {
-            channel.told = channel.handled;
+            channel.reported = channel.handled;
             (channel.peer, channel.handled)
         });
         for (peer, count) in Vec::from_iter(due) {

@@ -7,7 +7,7 @@ use causeway_sys::blocks::{Source, Target};
 use causeway_wire::codec::Wire;
 use causeway_wire::window::{self as wire, MAX_DATA, Notice};
 
-use super::combining::Act;
+use super::combining::Update;
 use super::sending::TAG;
 use crate::abi;
 use crate::error::{Error, Result};
@@ -107,7 +107,7 @@ impl Process {
         };
         let other = &mut window.others[rank as usize];
         match notice {
-            Notice::Lock { exclusive, .. } => window.waiting.ask(rank, *exclusive),
+            Notice::Lock { exclusive, .. } => window.waiting.request(rank, *exclusive),
             Notice::Unlock { .. } => window.waiting.release(),
             Notice::Granted { .. } => other.is_granted = true,
             Notice::Posted { .. } => other.posted += 1,
@@ -123,7 +123,7 @@ impl Process {
         let number = window.number;
         while let Some(rank) = self.next_holder(handle) {
             // One of this process's own windows has this rank.
-            let _ = self.tell_rank(handle, rank, &Notice::Granted { window: number });
+            let _ = self.notify_rank(handle, rank, &Notice::Granted { window: number });
         }
     }
 
@@ -167,7 +167,7 @@ impl Process {
     fn do_access(&mut self, access: &wire::Access) -> Option<Vec<u8>> {
         let window = self.windows.by_number.get(&access.window)?;
         let window = self.window(*window).ok()?;
-        let act = Act::from_numbers(access.operation, access.datatype)?;
+        let act = Update::from_numbers(access.operation, access.datatype)?;
         let unit = act.unit();
         let mut places = Vec::with_capacity(access.runs.len());
         let mut total = 0;
@@ -216,7 +216,7 @@ impl Process {
     }
 
     /// Sends a rank of a window a notice.
-    pub(super) fn tell_rank(&mut self, handle: usize, rank: u32, notice: &Notice) -> Result<()> {
+    pub(super) fn notify_rank(&mut self, handle: usize, rank: u32, notice: &Notice) -> Result<()> {
         let window = self.window(handle)?;
         if rank == window.rank {
             self.serve(self.rank, notice.clone());
@@ -228,7 +228,7 @@ impl Process {
     }
 
     /// Notifies all others that a collective operation of a window has failed here because a process is lost.
-    pub(super) fn tell_broken(&mut self, handle: usize) -> Result<()> {
+    pub(super) fn notify_broken(&mut self, handle: usize) -> Result<()> {
         let Some((rank, _)) = self.lost_member(handle)? else {
             return Ok(());
         };
@@ -237,7 +237,7 @@ impl Process {
         for other in 0..window.group.size() {
             if other != own && other != rank {
                 let window = number;
-                self.tell_rank(handle, other, &Notice::Broken { window, rank })?;
+                self.notify_rank(handle, other, &Notice::Broken { window, rank })?;
             }
         }
         Ok(())
@@ -268,7 +268,7 @@ impl Process {
     }
 
     /// Watches these ranks, so that their deaths are reported.
-    pub(super) fn greet(&mut self, handle: usize, ranks: &[u32]) {
+    pub(super) fn watch_ranks(&mut self, handle: usize, ranks: &[u32]) {
         let Ok(window) = self.window(handle) else {
             return;
         };
@@ -298,7 +298,7 @@ impl Process {
             process.take_error(handle)?;
             process.check_members(handle)?;
             if !std::mem::replace(&mut is_watching, true) {
-                process.greet(handle, ranks);
+                process.watch_ranks(handle, ranks);
             }
             Ok(None)
         })

@@ -8,7 +8,7 @@ use causeway_engine::types::Queue;
 
 use super::area::Area;
 use super::channel::{Channel, Operation};
-use super::combining::Act;
+use super::combining::Update;
 use super::epoch::Epoch;
 use super::waiting::Waiting;
 use crate::abi;
@@ -40,6 +40,16 @@ impl Flavor {
             Self::Allocate => abi::WIN_FLAVOR_ALLOCATE,
             Self::Shared => abi::WIN_FLAVOR_SHARED,
             Self::Dynamic => abi::WIN_FLAVOR_DYNAMIC,
+        }
+    }
+
+    /// The call that makes such a window.
+    pub(super) fn call(self) -> &'static str {
+        match self {
+            Self::Create => "MPI_Win_create",
+            Self::Allocate => "MPI_Win_allocate",
+            Self::Shared => "MPI_Win_allocate_shared",
+            Self::Dynamic => "MPI_Win_create_dynamic",
         }
     }
 
@@ -116,13 +126,19 @@ pub(crate) struct Windows {
     pub(super) operations: HashMap<u64, Operation>,
     pub(super) last_operation: u64,
     /// The last change of elements that this process reaches.
-    pub(super) latest: Option<Act>,
+    pub(super) latest: Option<Update>,
     /// Where notices complete, and how many have not.
     pub(super) queue: Queue,
     pub(super) sending: usize,
 }
 
 impl Windows {
+    /// All windows, by handle.
+    pub(crate) fn open(&self) -> impl Iterator<Item = (usize, &Window)> {
+        let all = self.table.handles();
+        all.filter_map(|handle| Some((handle, self.table.get(handle).ok()?)))
+    }
+
     pub(crate) fn new(queue: Queue) -> Self {
         Self {
             table: Table::new(Kind::Window, abi::ERR_WIN),
@@ -178,6 +194,11 @@ impl Window {
             Place::Own(memory) => Some(memory.clone()),
             Place::Attached(_) => None,
         }
+    }
+
+    /// The handle of its own communicator.
+    pub(crate) fn communicator(&self) -> usize {
+        self.communicator
     }
 
     /// Its name.

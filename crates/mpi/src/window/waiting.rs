@@ -14,7 +14,7 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn ask(&mut self, rank: u32, exclusive: bool) {
+    pub(super) fn request(&mut self, rank: u32, exclusive: bool) {
         self.queue.push_back((rank, exclusive));
     }
 
@@ -44,7 +44,7 @@ mod tests {
     fn locks_are_given_in_order() {
         let mut waiting = Waiting::default();
         for (rank, exclusive) in [(1, false), (2, false), (3, true), (4, false), (5, false)] {
-            waiting.ask(rank, exclusive);
+            waiting.request(rank, exclusive);
         }
         assert_eq!((waiting.next(), waiting.next()), (Some(1), Some(2)));
         assert_eq!(waiting.next(), None);

@@ -97,7 +97,7 @@ pub(super) fn window_notices() -> Vec<Vec<u8>> {
 }
 
 pub(super) fn meetings() -> Vec<Vec<u8>> {
-    use causeway_wire::contact::{Contact, Meeting, Member};
+    use causeway_wire::contact::{Contact, LeaderMessage, Member};
 
     let member = |rank| Member {
         number: 3 + rank,
@@ -110,13 +110,13 @@ pub(super) fn meetings() -> Vec<Vec<u8>> {
             formats: causeway_wire::contact::FORMATS,
         },
     };
-    let call = Meeting::Call {
+    let call = LeaderMessage::Call {
         reply: 9,
         root: 1,
         group: vec![member(0), member(1)],
     };
-    let group = Meeting::Group(vec![member(0)]);
-    let refused = Meeting::Refused("nobody has this port".into());
+    let group = LeaderMessage::Group(vec![member(0)]);
+    let refused = LeaderMessage::Refused("nobody has this port".into());
     Vec::from([call, group, refused].map(|meeting| meeting.to_bytes()))
 }
 

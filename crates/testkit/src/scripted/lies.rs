@@ -564,7 +564,7 @@ impl Stand {
         Client::connect(&self.configuration(timeout), ClientOptions::default()).unwrap()
     }
 
-    fn tell(&self, lie: Change) {
+    fn set_lie(&self, lie: Change) {
         *self.lie.lock().unwrap() = lie;
         self.replies.store(0, Ordering::SeqCst);
     }
@@ -588,7 +588,7 @@ impl Stand {
             Heard::Told => *client = Some(used),
             Heard::Untold => {
                 self.wait_until_seen(what);
-                self.tell(Box::new(|_| Response::Honest));
+                self.set_lie(Box::new(|_| Response::Honest));
                 for worked in [
                     used.stat(b"/f", true).map(drop),
                     used.locks().test(&LOCK).map(drop),
@@ -722,7 +722,7 @@ fn check(name: &'static str, asked: &Asked) {
     let stand = Stand::new(name, asked.beside);
     let honest: Arc<Mutex<Option<ReplyBody>>> = Arc::default();
     let seen = Arc::clone(&honest);
-    stand.tell(Box::new(move |reply| {
+    stand.set_lie(Box::new(move |reply| {
         *seen.lock().unwrap() = Some(reply.clone());
         Response::Honest
     }));
@@ -737,7 +737,7 @@ fn check(name: &'static str, asked: &Asked) {
     let honest = honest.lock().unwrap().take();
     let honest = honest.unwrap_or_else(|| panic!("{name}: it was not sent: {outcome:?}"));
     for (what, lie) in misfits(asked, &honest) {
-        stand.tell(lie);
+        stand.set_lie(lie);
         let what = format!("{name}: {what}");
         let outcome = stand.outcome(&what, asked, &mut client);
         if !is_told {
@@ -749,17 +749,17 @@ fn check(name: &'static str, asked: &Asked) {
     }
     let mut hasty = stand.client(BRIEF);
     for (what, lie) in disturbances(name, &honest) {
-        stand.tell(lie);
+        stand.set_lie(lie);
         let what = format!("{name}: {what}");
         if let Err(error) = (asked.ask)(&mut hasty) {
             check_error(&what, &error);
         }
     }
-    stand.tell(Box::new(|_| Response::Silence));
+    stand.set_lie(Box::new(|_| Response::Silence));
     let outcome = (asked.ask)(&mut hasty);
     assert!(outcome.is_err() || !is_told, "{name}: no reply");
     // After all of that, the truth is understood.
-    stand.tell(Box::new(|_| Response::Honest));
+    stand.set_lie(Box::new(|_| Response::Honest));
     let outcome = stand.outcome(name, asked, &mut client);
     assert!(
         outcome.is_ok() || !is_told,

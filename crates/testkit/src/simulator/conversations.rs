@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use causeway_engine::conversations::{Conversations, Event, ToStart};
 use causeway_engine::matcher::{ByTag, FromTag, Matcher};
 use causeway_engine::types::{Completion, OpError, OpId, RendezvousPolicy};
-use causeway_engine::{Access, Direction, LinkLimits, Meeting, Memory, Transmit, Tuning};
+use causeway_engine::{Access, CallerDecision, Direction, LinkLimits, Memory, Transmit, Tuning};
 use causeway_transport::{Packet, PeerError, Transfer, TransferError};
 use causeway_wire::bmi::{InstanceId, Introduction, Kind};
 use causeway_wire::formats::Formats;
@@ -550,10 +550,10 @@ impl<M: Patterns> World<M> {
         };
         let other: usize = claim.parse().expect("a node's number");
         let known = entry.peers[other];
-        match entry.all.meet(caller, Some(known)) {
-            Some(Meeting::Same) => {}
-            Some(Meeting::Wait) | None => return,
-            Some(Meeting::Distinct) => {
+        match entry.all.classify(caller, Some(known)) {
+            Some(CallerDecision::Same) => {}
+            Some(CallerDecision::Wait) | None => return,
+            Some(CallerDecision::Distinct) => {
                 // The introduction has waited for this node's connection, which the caller has closed since.
                 let (number, side) = entry.links[&caller];
                 let end = &self.connections[&number].ends[1 - side];

@@ -4,7 +4,7 @@ use causeway_wire::tcp::{FORMATS as TCP_FORMATS, HELLO_BYTES, Holder};
 use super::*;
 use crate::nodes::Membership;
 use crate::nodes::tests::{Cluster, member, membership};
-use crate::tcp::handshake::{Agency, Agreement, Handshake, Protection, Terms};
+use crate::tcp::handshake::{AgentCall, Agreement, Handshake, HandshakeConfig, Protection};
 
 const KEY: [u8; 32] = [0x42; 32];
 
@@ -16,8 +16,8 @@ fn user() -> User {
     }
 }
 
-fn terms(key: Option<[u8; 32]>) -> Terms {
-    Terms {
+fn config(key: Option<[u8; 32]>) -> HandshakeConfig {
+    HandshakeConfig {
         key: key.map(Into::into),
         encrypt: true,
         holder: Holder::drawn([1, 2, 3, 4, 5, 6, 7, 8]),
@@ -32,22 +32,22 @@ fn terms(key: Option<[u8; 32]>) -> Terms {
 
 /// A process without keys that calls the address of `io3`.
 fn calling(nodes: bool) -> Handshake {
-    let agency = Agency {
+    let agent_call = AgentCall {
         address: "tcp://127.0.0.1:7".to_owned(),
         nodes,
     };
-    let terms = Terms {
-        agent: Some(agency),
-        ..terms(None)
+    let terms = HandshakeConfig {
+        agent: Some(agent_call),
+        ..config(None)
     };
     Handshake::new(Role::Initiator, terms)
 }
 
 fn called(membership: Option<Membership>) -> Handshake {
     let nodes = membership.map(Nodes::new);
-    let terms = Terms {
-        nodes: nodes.as_ref().map(Proving::called),
-        ..terms(Some(KEY))
+    let terms = HandshakeConfig {
+        nodes: nodes.as_ref().map(NodeProof::called),
+        ..config(Some(KEY))
     };
     Handshake::new(Role::Responder, terms)
 }
@@ -83,7 +83,7 @@ fn talk(
     credentials: &Credentials,
     mut alter: impl FnMut(&mut Request),
 ) -> [Result<Agreement, PeerError>; 2] {
-    let mut speaker = Speaker::new(user());
+    let mut handshake = AgentHandshake::new(user());
     let mut agreed = [None, None];
     let mut bytes = caller.take_output();
     loop {
@@ -96,10 +96,10 @@ fn talk(
         }
         let mut outcome = caller.input(&replied, &mut |_| Ok(()));
         bytes = caller.take_output();
-        while let Some(mut request) = caller.take_question() {
+        while let Some(mut request) = caller.take_agent_request() {
             alter(&mut request);
             let request = Request::from_bytes(&request.to_bytes()).unwrap();
-            let reply = speaker.on_request(credentials, &request);
+            let reply = handshake.on_request(credentials, &request);
             outcome = caller.on_agent_reply(Reply::from_bytes(&reply.to_bytes()).unwrap());
             bytes.extend(caller.take_output());
         }
@@ -154,9 +154,9 @@ fn a_process_that_holds_the_key_speaks_for_all_users() {
         let of = |member| nodes.then(|| pinned(cluster.knowing(member)));
         let address = "tcp://127.0.0.1:7".parse().unwrap();
         let caller = of(&cluster.client).map(Nodes::new);
-        let caller = Terms {
-            nodes: caller.map(|nodes| Proving::calling(&nodes, &address).unwrap()),
-            ..terms(Some(KEY))
+        let caller = HandshakeConfig {
+            nodes: caller.map(|nodes| NodeProof::calling(&nodes, &address).unwrap()),
+            ..config(Some(KEY))
         };
         let mut caller = Handshake::new(Role::Initiator, caller);
         let mut server = called(of(&cluster.server));
@@ -274,23 +274,29 @@ fn an_agent_talks_to_no_server_that_it_would_not_talk_to_itself() {
 #[test]
 fn requests_in_the_wrong_order_are_refused() {
     let agent = credentials(None);
-    let wrong = |speaker: &mut Speaker, request: &Request| {
-        let reply = speaker.on_request(&agent, request);
+    let wrong = |handshake: &mut AgentHandshake, request: &Request| {
+        let reply = handshake.on_request(&agent, request);
         assert!(matches!(reply, Reply::Refused(_)), "{reply:?}");
-        assert!(speaker.is_over());
+        assert!(handshake.is_over());
     };
-    let heard = Request::Heard(vec![0; 48]);
-    wrong(&mut Speaker::new(user()), &heard);
+    let heard = Request::PeerStep(vec![0; 48]);
+    wrong(&mut AgentHandshake::new(user()), &heard);
     let (mut caller, _) = greeted();
-    let open = caller.take_question().unwrap();
-    let mut speaker = Speaker::new(user());
-    assert!(matches!(speaker.on_request(&agent, &open), Reply::Say(_)));
-    assert!(!speaker.is_over());
-    wrong(&mut speaker, &open);
-    wrong(&mut speaker, &heard);
-    let mut speaker = Speaker::new(user());
-    assert!(matches!(speaker.on_request(&agent, &open), Reply::Say(_)));
-    wrong(&mut speaker, &heard);
+    let open = caller.take_agent_request().unwrap();
+    let mut handshake = AgentHandshake::new(user());
+    assert!(matches!(
+        handshake.on_request(&agent, &open),
+        Reply::SendStep(_)
+    ));
+    assert!(!handshake.is_over());
+    wrong(&mut handshake, &open);
+    wrong(&mut handshake, &heard);
+    let mut handshake = AgentHandshake::new(user());
+    assert!(matches!(
+        handshake.on_request(&agent, &open),
+        Reply::SendStep(_)
+    ));
+    wrong(&mut handshake, &heard);
 }
 
 /// An agent that lies or breaks the protocol harms the one connection alone.
@@ -308,8 +314,8 @@ fn replies_that_do_not_fit_are_refused() {
     assert!(caller.on_agent_reply(done()).is_err(), "it was not asked");
     // The agent gives up the call while the process waits for the server.
     let (mut caller, _) = greeted();
-    let open = caller.take_question().unwrap();
-    let reply = Speaker::new(user()).on_request(&credentials(None), &open);
+    let open = caller.take_agent_request().unwrap();
+    let reply = AgentHandshake::new(user()).on_request(&credentials(None), &open);
     assert!(caller.on_agent_reply(reply).unwrap().is_none());
     let given_up = caller.on_agent_reply(Reply::Busy("others wait".to_owned()));
     assert!(matches!(given_up, Err(PeerError::Full(_))), "{given_up:?}");

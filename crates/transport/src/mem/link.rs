@@ -156,7 +156,7 @@ impl Link {
     }
 
     /// Whether the other end listens at `name`.
-    pub(super) fn leads_to(&self, name: &str) -> bool {
+    pub(super) fn listens_at(&self, name: &str) -> bool {
         let other = Arc::downgrade(&self.shared.ends[self.other()]);
         let hub = lock(&HUB);
         hub.get(name)

@@ -1,7 +1,7 @@
 use causeway_sys::secret::Secret;
 use causeway_wire::node::files::Revoked;
 
-use super::exchange::{Exchange, Failed, Proving};
+use super::handshake::{Failed, NodeHandshake, NodeProof};
 use super::*;
 
 /// Nothing expires in these tests, but for what has.
@@ -77,19 +77,19 @@ pub(crate) fn liar(member: &Member, shown: Certificate) -> Membership {
 
 const KEY: [u8; 32] = [0x42; 32];
 
-fn proving(membership: Membership, role: Option<&str>) -> Proving {
-    Proving {
+fn proving(membership: Membership, role: Option<&str>) -> NodeProof {
+    NodeProof {
         role: role.map(str::to_owned),
-        ..Proving::called(&Nodes::new(membership))
+        ..NodeProof::called(&Nodes::new(membership))
     }
 }
 
 /// Lets two sides talk. Returns whom each has met, or why the first that refused did so.
-fn talk(sides: [Proving; 2], keys: [[u8; 32]; 2]) -> Result<[String; 2], Failed> {
+fn run_handshake(sides: [NodeProof; 2], keys: [[u8; 32]; 2]) -> Result<[String; 2], Failed> {
     let [one, other] = sides;
     let [first, second] = keys.map(Secret::from);
-    let mut initiator = Exchange::new(true, true, &first, one, b"prologue").unwrap();
-    let mut responder = Exchange::new(false, true, &second, other, b"prologue").unwrap();
+    let mut initiator = NodeHandshake::new(true, true, &first, one, b"prologue").unwrap();
+    let mut responder = NodeHandshake::new(false, true, &second, other, b"prologue").unwrap();
     responder.read(&initiator.write().unwrap())?;
     initiator.read(&responder.write().unwrap())?;
     responder.read(&initiator.write().unwrap())?;
@@ -108,9 +108,12 @@ fn two_nodes_learn_who_the_other_one_is() {
             proving(membership(&server, &[&authority], &[]), None),
         ]
     };
-    assert_eq!(talk(sides(), [KEY; 2]).unwrap(), ["node3", "laptop"]);
+    assert_eq!(
+        run_handshake(sides(), [KEY; 2]).unwrap(),
+        ["node3", "laptop"]
+    );
     // Without the cluster's key, nothing is shown.
-    let failed = talk(sides(), [KEY, [0x43; 32]]);
+    let failed = run_handshake(sides(), [KEY, [0x43; 32]]);
     assert!(matches!(failed, Err(Failed::WrongKey)), "{failed:?}");
 }
 
@@ -176,8 +179,8 @@ fn each_claim_that_is_not_true_is_noticed() {
         };
         let knowing = || membership(&client, &[&authority], &revoked);
         let shown = Nodes::new(shown);
-        let lying = Proving::called(&shown);
-        let called = talk([proving(knowing(), Some("io3")), lying], [KEY; 2]);
+        let lying = NodeProof::called(&shown);
+        let called = run_handshake([proving(knowing(), Some("io3")), lying], [KEY; 2]);
         let rejected = |outcome: Result<_, Failed>| match outcome {
             Err(Failed::Rejected(rejected)) => rejected.fault,
             other => panic!("{what}: {other:?}"),
@@ -191,7 +194,7 @@ fn each_claim_that_is_not_true_is_noticed() {
                 revoked: HashSet::new(),
                 pinned: HashMap::new(),
             };
-            let calling = talk([proving(lying, None), proving(knowing(), None)], [KEY; 2]);
+            let calling = run_handshake([proving(lying, None), proving(knowing(), None)], [KEY; 2]);
             assert_eq!(rejected(calling), fault, "{what}, calling");
         }
     }
@@ -205,7 +208,7 @@ fn a_recorded_exchange_shows_no_node() {
     let server = member(&authority, "node3", &["io3"], NEVER);
     let begin = |initiates, member: &Member| {
         let proving = proving(membership(member, &[&authority], &[]), None);
-        Exchange::new(initiates, false, &KEY.into(), proving, b"the same").unwrap()
+        NodeHandshake::new(initiates, false, &KEY.into(), proving, b"the same").unwrap()
     };
     let (mut initiator, mut responder) = (begin(true, &client), begin(false, &server));
     let first = initiator.write().unwrap();
@@ -229,15 +232,16 @@ fn a_node_that_is_revoked_in_the_middle_of_an_exchange_is_not_met() {
     let sides = || [&client, &server].map(|m| Nodes::new(membership(m, &[&authority], &[])));
     for late in 0..2 {
         let nodes = sides();
-        let [one, other] = nodes.each_ref().map(Proving::called);
-        let mut initiator = Exchange::new(true, true, &KEY.into(), one, b"prologue").unwrap();
-        let mut responder = Exchange::new(false, true, &KEY.into(), other, b"prologue").unwrap();
+        let [one, other] = nodes.each_ref().map(NodeProof::called);
+        let mut initiator = NodeHandshake::new(true, true, &KEY.into(), one, b"prologue").unwrap();
+        let mut responder =
+            NodeHandshake::new(false, true, &KEY.into(), other, b"prologue").unwrap();
         responder.read(&initiator.write().unwrap()).unwrap();
         let (own, revoked) = [(&client, &server), (&server, &client)][late];
         nodes[late].replace(membership(own, &[&authority], &[revoked]));
         initiator.read(&responder.write().unwrap()).unwrap();
         responder.read(&initiator.write().unwrap()).unwrap();
-        let mut finished = [initiator, responder].map(Exchange::finish);
+        let mut finished = [initiator, responder].map(NodeHandshake::finish);
         let rejected = std::mem::replace(&mut finished[late], Ok(None)).map(|_| ());
         assert_eq!(rejected.unwrap_err().fault, Fault::Revoked);
         assert!(finished[1 - late].as_ref().is_ok_and(Option::is_some));

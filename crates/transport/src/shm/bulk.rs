@@ -14,7 +14,7 @@ use causeway_wire::shm::bulk::{BYTES, MAX_FRAGMENTS, PIECE_BYTES, PIECES};
 use causeway_wire::shm::{CopyFragment, CopyOutcome, CopyRequest, Internal, Record, SlotKind};
 
 use super::atomics;
-use super::exchange::is_closed;
+use super::node_handshake::is_closed;
 use super::pair::Pair;
 use super::transfer::{Step, again_if};
 use crate::error::{PeerError, TransferError};
@@ -114,7 +114,7 @@ pub(super) fn ask(pair: &mut Pair) -> Step {
             }
         }
     }
-    while ask_for_one(pair) {}
+    while request_piece(pair) {}
     // A transfer that failed before its first request completes without a reply.
     let done =
         pair.transfers.queue.front().is_some_and(|front| {
@@ -139,7 +139,7 @@ fn share_area(pair: &mut Pair) -> io::Result<Memory> {
 
 /// Requests one piece of the first transfer that has something left; `false` if there is none, no
 /// free piece, or no room in the ring.
-fn ask_for_one(pair: &mut Pair) -> bool {
+fn request_piece(pair: &mut Pair) -> bool {
     let Some(asking) = pair.bulk.asking.as_mut().filter(|asking| !asking.lost) else {
         return false;
     };

@@ -22,8 +22,8 @@ use causeway_wire::shm::{
 use rustix::io::Errno;
 
 use super::Shm;
-use super::exchange::{self, Proofs, is_closed};
 use super::intervals::LISTENER_INTERVAL;
+use super::node_handshake::{self, RequiredProofs, is_closed};
 use super::pair::{Pair, Stage, decode};
 use super::peers::Link;
 use super::proof::{self, Caller};
@@ -31,14 +31,14 @@ use crate::address::Address;
 use crate::error::{NO_DESCRIPTORS, PeerError};
 use crate::method::{Peer, Sink};
 use crate::nodes::Certificate;
-use crate::nodes::exchange::{Exchange, Proving};
-use crate::trust::{NO_NODE, NODE_DEMANDED, is_let_in, user};
+use crate::nodes::handshake::{NodeHandshake, NodeProof};
+use crate::trust::{NO_NODE, NODE_DEMANDED, is_accepted_user, user};
 
 /// Most connections whose handshake is not complete. One more drops the oldest.
 const MAX_HALF_OPEN: usize = 128;
 
 /// The record that is sent to callers for which there is no descriptor.
-pub(super) fn farewell() -> Vec<u8> {
+pub(super) fn no_descriptor_record() -> Vec<u8> {
     refusal(&without_descriptors()).to_bytes()
 }
 
@@ -73,7 +73,7 @@ enum Awaited {
     /// That it holds the key, for this random number.
     Proof(u128),
     /// Which node it is.
-    Node(Box<Exchange>),
+    Node(Box<NodeHandshake>),
 }
 
 /// In the upper bits of a half-open connection's number in the epoll set.
@@ -149,7 +149,7 @@ impl Shm {
             }
         };
         let credentials = socket.peer().map_err(broken)?;
-        if !is_let_in(credentials.uid, self.own.uid) {
+        if !is_accepted_user(credentials.uid, self.own.uid) {
             return Err(PeerError::Unauthorised(format!(
                 "a process of {} listens there, and we run as user {}",
                 user(credentials.uid),
@@ -157,7 +157,7 @@ impl Shm {
             )));
         }
         let nodes = self.config.nodes.as_ref();
-        let proving = nodes.map(|nodes| Proving::calling(nodes, &entry.address));
+        let proving = nodes.map(|nodes| NodeProof::calling(nodes, &entry.address));
         let proving = proving.transpose()?;
         let (formats, demanded) = match (&self.config.key, &proving) {
             (None, _) => (FORMATS, 0),
@@ -174,10 +174,10 @@ impl Shm {
         };
         let mut proofs = match (self.config.key.clone(), proving) {
             (None, _) => None,
-            (Some(key), None) => Some(Box::new(Proofs::Key(Caller::new(key, hello)))),
+            (Some(key), None) => Some(Box::new(RequiredProofs::Key(Caller::new(key, hello)))),
             (Some(key), Some(proving)) => {
-                let exchange = exchange::begin(true, &key, proving, &hello)?;
-                Some(Box::new(Proofs::Nodes(exchange)))
+                let exchange = node_handshake::begin(true, &key, proving, &hello)?;
+                Some(Box::new(RequiredProofs::Nodes(exchange)))
             }
         };
         let hello = Record::Hello(hello);
@@ -190,8 +190,8 @@ impl Shm {
             Err(error) if is_closed(&error) => {}
             sent => sent.map_err(broken)?,
         }
-        if let Some(Proofs::Nodes(exchange)) = proofs.as_deref_mut() {
-            exchange::say(exchange, &socket)?;
+        if let Some(RequiredProofs::Nodes(exchange)) = proofs.as_deref_mut() {
+            node_handshake::send_message(exchange, &socket)?;
         }
         pair.caller = proofs;
         self.epoll.add(&socket, peer.0).map_err(broken)?;
@@ -274,7 +274,7 @@ impl Shm {
             let Some(listener) = &mut self.listener else {
                 return;
             };
-            match listener.accept(&self.farewell) {
+            match listener.accept(&self.no_descriptor_record) {
                 Ok(Accepted::Connection(socket)) => {
                     // Connections from other users occupy no slot, whatever they send.
                     if let Err(cause) = self.check_user(&socket) {
@@ -301,16 +301,16 @@ impl Shm {
                     self.read_hello(id, sink);
                 }
                 Ok(Accepted::Nothing) => return,
-                Ok(Accepted::TurnedAway(error)) => self.tell_of_shortage(&error),
+                Ok(Accepted::TurnedAway(error)) => self.report_shortage(&error),
                 Err(error) => {
-                    self.tell_of_shortage(&error);
+                    self.report_shortage(&error);
                     return self.pause_listener();
                 }
             }
         }
     }
 
-    fn tell_of_shortage(&mut self, error: &std::io::Error) {
+    fn report_shortage(&mut self, error: &std::io::Error) {
         if self.shortage_log.allows(self.clock.now()) {
             tracing::warn!(%error, "connections over shared memory are turned away");
         }
@@ -339,7 +339,7 @@ impl Shm {
     /// The credentials of the peer that has connected, if its user may connect.
     fn check_user(&self, socket: &RecordSocket) -> Result<Credentials, PeerError> {
         let credentials = socket.peer().map_err(broken)?;
-        if is_let_in(credentials.uid, self.own.uid) {
+        if is_accepted_user(credentials.uid, self.own.uid) {
             return Ok(credentials);
         }
         Err(PeerError::Unauthorised(format!(
@@ -433,10 +433,10 @@ impl Shm {
             }
         };
         let demanded = hello.flags & FLAG_NODES != 0;
-        let awaited = match (self.config.nodes.as_ref().map(Proving::called), demanded) {
-            (Some(proving), true) => {
-                Some(Awaited::Node(exchange::begin(false, key, proving, &hello)?))
-            }
+        let awaited = match (self.config.nodes.as_ref().map(NodeProof::called), demanded) {
+            (Some(proving), true) => Some(Awaited::Node(node_handshake::begin(
+                false, key, proving, &hello,
+            )?)),
             (None, false) => None,
             (Some(_), false) => {
                 return Err(PeerError::Unauthorised(NODE_DEMANDED.to_owned()));
@@ -476,10 +476,12 @@ impl Shm {
         let (nonce, proof) = match (awaited, record) {
             (Awaited::Proof(nonce), Record::Proof(proof)) => (nonce, proof),
             (Awaited::Node(mut exchange), Record::Node(message)) => {
-                exchange::go_on(&mut exchange, &message, socket).map_err(|e| exchange::told(&e))?;
+                node_handshake::handle_message(&mut exchange, &message, socket)
+                    .map_err(|e| node_handshake::sent_cause(&e))?;
                 let awaited = match exchange.is_finished() {
                     true => {
-                        let node = exchange::finish(*exchange).map_err(|e| exchange::told(&e))?;
+                        let node = node_handshake::finish(*exchange)
+                            .map_err(|e| node_handshake::sent_cause(&e))?;
                         return Ok(Greeted::Believed(hello, descriptors, node));
                     }
                     false => Awaited::Node(exchange),

@@ -9,7 +9,7 @@
 //! process that has the bytes may send its part through its ring instead (`pieces`).
 //!
 //! Reading order: `ring`, `doorbell`, `memory`, `relay`, `regions`, `quarantine`, `intervals`, `pair`, `handshake`, `proof`,
-//! `progress`, `pausing`, `transfer`, `copying`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`;
+//! `progress`, `pausing`, `transfer`, `copying`, `costs`, `claim`, `split_copy`, `split_initiator`, `pieces`, `bulk`, `atomics`, `objects`;
 //! `causeway_wire::shm` and `docs/formats/shm.md` define the bytes. `model.rs` explores the interleavings of the queue and the
 //! doorbell, `model_claim.rs` those of split copies, `model_regions.rs` those of ending an export during a read, `model_wake.rs` those
 //! of a wait's end, `model_parked.rs` those of a sleep while another thread uses the instance.
@@ -21,12 +21,13 @@ mod atomics;
 mod bulk;
 mod claim;
 mod copying;
+mod costs;
 mod doorbell;
 mod eager;
-mod exchange;
 mod handshake;
 mod intervals;
 mod memory;
+mod node_handshake;
 mod nodes;
 mod objects;
 mod pace;
@@ -95,7 +96,7 @@ use handshake::{HalfOpen, LISTENER_KEY};
 use intervals::{QUARANTINE_INTERVAL, RETRY_INTERVAL};
 use memory::{Bell, HeadAndBody, HeadAndFill, Parts};
 use pair::{Attach, Own, Pair, Stage};
-use paths::{SCHEME, address_of, one_spelling, path_of};
+use paths::{SCHEME, address_of, canonical, path_of};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
 use relay::Relaying;
@@ -154,8 +155,8 @@ pub struct Shm {
     bell: Bell,
     epoll: Epoll,
     listener: Option<RecordListener>,
-    /// See [`handshake::farewell`].
-    farewell: Vec<u8>,
+    /// See [`handshake::no_descriptor_record`].
+    no_descriptor_record: Vec<u8>,
     shortage_log: LogLimit<Instant>,
     /// Until when the listener is not polled.
     paused_until: Option<Instant>,
@@ -237,7 +238,7 @@ impl Shm {
             bell: Bell::new(bell),
             epoll: Epoll::new().map_err(system("creating an epoll set"))?,
             listener: None,
-            farewell: handshake::farewell(),
+            no_descriptor_record: handshake::no_descriptor_record(),
             shortage_log: LogLimit::default(),
             paused_until: None,
             half_open: Vec::new(),
@@ -362,7 +363,7 @@ impl Method for Shm {
 
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error> {
         self.clock.advance(now);
-        let address = one_spelling(address)?;
+        let address = canonical(address)?;
         if let Some(peer) = self.by_address.get(&address) {
             return Ok(*peer);
         }
@@ -395,7 +396,7 @@ impl Method for Shm {
         if claimed.scheme() != SCHEME || !path.is_absolute() {
             return None;
         }
-        let address = one_spelling(claimed).ok()?;
+        let address = canonical(claimed).ok()?;
         if !self.may_listen_at(peer, &address) {
             return None;
         }
@@ -571,6 +572,11 @@ impl Method for Shm {
             self.list_busy(peer);
         }
         Ok(())
+    }
+
+    fn announces_from(&mut self, peer: Peer) -> Option<usize> {
+        let pair = self.peers.get_mut(peer)?.pair()?;
+        pair.announces_large().then_some(costs::LARGE_BYTES)
     }
 
     fn share_copies(&mut self, sharing: Sharing) {

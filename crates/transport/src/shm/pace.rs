@@ -116,7 +116,7 @@ impl Pace {
 
     /// Whether the poll at this time skips the ring.
     #[inline]
-    pub(super) fn lets_pass(&mut self, now: Instant) -> bool {
+    pub(super) fn skips_poll(&mut self, now: Instant) -> bool {
         if self.left == 0 {
             return false;
         }
@@ -139,7 +139,7 @@ mod tests {
     fn pause(pace: &mut Pace) -> usize {
         let now = Instant::now();
         pace.looked(now);
-        std::iter::from_fn(|| pace.lets_pass(now).then_some(())).count()
+        std::iter::from_fn(|| pace.skips_poll(now).then_some(())).count()
     }
 
     #[test]
@@ -150,7 +150,7 @@ mod tests {
             pace.caught_up(3, true);
             pace.looked(now);
             now += Duration::from_millis(1);
-            assert!(!pace.lets_pass(now));
+            assert!(!pace.skips_poll(now));
         }
     }
 

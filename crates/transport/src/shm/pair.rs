@@ -22,9 +22,10 @@ use causeway_wire::shm::{
 
 use super::atomics::Atomics;
 use super::bulk::Bulk;
+use super::costs::{Copying, Costs, LARGE_BYTES};
 use super::doorbell;
-use super::exchange::{self, Proofs, is_closed};
 use super::memory::{Bell, MappedRing, Parts};
+use super::node_handshake::{self, RequiredProofs, is_closed};
 use super::objects::Objects;
 use super::pace::Pace;
 use super::pieces;
@@ -110,7 +111,7 @@ pub(super) struct Pair {
     owes_ring: bool,
     pub(super) credentials: Option<Credentials>,
     /// With the cluster's key, on the connecting side, until the handshake is complete.
-    pub(super) caller: Option<Box<Proofs>>,
+    pub(super) caller: Option<Box<RequiredProofs>>,
     /// The other side has not proven yet what it has to, or its node is no longer accepted: packets
     /// in its ring are not read.
     pub(super) unproven: bool,
@@ -230,8 +231,8 @@ impl Pair {
     /// Whether this poll skips the ring: see [`Pace`]. It does not if something was sent since the
     /// last look.
     #[inline]
-    pub(super) fn lets_pass(&mut self, now: Instant) -> bool {
-        self.pace.lets_pass(now) && self.producer.expects_reply()
+    pub(super) fn skips_poll(&mut self, now: Instant) -> bool {
+        self.pace.skips_poll(now) && self.producer.expects_reply()
     }
 
     /// Notes that a poll at this time has found no packet.
@@ -258,22 +259,43 @@ impl Pair {
             self.blocked = true;
             return Err(SendError::WouldBlock);
         }
-        if self.publish(SlotKind::Packet, parts, len) {
+        if self.publish_here(SlotKind::Packet, parts, len) {
             return Ok(());
         }
         self.blocked = true;
+        if len >= LARGE_BYTES {
+            self.costs().full();
+        }
         Err(SendError::WouldBlock)
+    }
+
+    /// What large messages have cost.
+    #[cold]
+    pub(super) fn costs(&mut self) -> &mut Costs {
+        &mut self.ways.get_or_insert_default().costs
+    }
+
+    /// Whether large messages that wait for room are to be announced: see [`Costs`].
+    pub(super) fn announces_large(&self) -> bool {
+        let ways = self.ways.as_deref();
+        matches!(self.attach, Attach::Usable(_)) && ways.is_some_and(|ways| ways.costs.announces())
     }
 
     /// Puts a packet into the ring and rings if necessary; `false` if there is no room, in which
     /// case the peer rings when there is.
-    #[inline]
+    #[inline(never)]
     pub(super) fn publish(
         &mut self,
         kind: SlotKind,
         parts: &(impl Parts + ?Sized),
         len: usize,
     ) -> bool {
+        self.publish_here(kind, parts, len)
+    }
+
+    /// The same, inlined: the call would take a twentieth of what a short message takes its sender.
+    #[inline(always)]
+    fn publish_here(&mut self, kind: SlotKind, parts: &(impl Parts + ?Sized), len: usize) -> bool {
         let differs = Ways::differ(len);
         let way = match differs {
             true => self
@@ -281,6 +303,10 @@ impl Pair {
                 .get_or_insert_default()
                 .next(len, parts.is_filled()),
             false => Way::Usual,
+        };
+        let start = match differs && len >= LARGE_BYTES {
+            true => self.costs().begin(Copying::In),
+            false => None,
         };
         let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, way);
         let fetching = !differs || way.fetches_lines(len);
@@ -296,6 +322,9 @@ impl Pair {
         }
         if differs && let Some(ways) = &mut self.ways {
             ways.sent(len, parts.is_filled());
+        }
+        if let Some(start) = start {
+            self.costs().end(Copying::In, start, len);
         }
         true
     }
@@ -491,7 +520,7 @@ impl Pair {
             (Record::Object { object, base, len }, Stage::Up) => {
                 let file = descriptors.next().ok_or_else(missing)?;
                 if let Some(object) = self.objects.offered(object, base, len, file)? {
-                    self.tell_forgotten(object);
+                    self.notify_forgotten(object);
                 }
                 Ok(())
             }
@@ -517,8 +546,8 @@ impl Pair {
     /// Replies to a challenge.
     fn answer(&mut self, challenge: &Challenge) -> Result<(), PeerError> {
         let caller = match self.caller.as_deref_mut() {
-            Some(Proofs::Key(caller)) => caller,
-            Some(Proofs::Nodes(_)) => {
+            Some(RequiredProofs::Key(caller)) => caller,
+            Some(RequiredProofs::Nodes(_)) => {
                 return Err(PeerError::Unauthorised(NO_NODE.to_owned()));
             }
             None => {
@@ -540,12 +569,12 @@ impl Pair {
 
     /// Handles a message of an exchange that proves nodes, and continues the exchange.
     fn show_node(&mut self, message: &[u8]) -> Result<(), PeerError> {
-        let (Some(Proofs::Nodes(proving)), Some(socket)) =
+        let (Some(RequiredProofs::Nodes(proving)), Some(socket)) =
             (self.caller.as_deref_mut(), &self.socket)
         else {
             return Err(PeerError::Unauthorised(NODE_DEMANDED.to_owned()));
         };
-        exchange::go_on(proving, message, socket)
+        node_handshake::handle_message(proving, message, socket)
     }
 
     /// Handles a record whose descriptors found no room in this process's table. That is not the
@@ -553,7 +582,7 @@ impl Pair {
     fn take_stripped(&mut self, record: Record) -> Result<(), PeerError> {
         match (record, self.stage) {
             (Record::Object { object, .. }, Stage::Up) => {
-                self.tell_forgotten(object);
+                self.notify_forgotten(object);
                 Ok(())
             }
             // The requests to copy through it are refused.
@@ -563,7 +592,7 @@ impl Pair {
         }
     }
 
-    fn tell_forgotten(&self, object: u64) {
+    fn notify_forgotten(&self, object: u64) {
         if let Some(socket) = &self.socket {
             // If it cannot be sent, only this object is not mapped again.
             let _ = socket.send(&Record::Forgot { object }.to_bytes(), &[]);

@@ -35,7 +35,7 @@ pub(super) fn path_of(address: &Address) -> Result<PathBuf, Error> {
 
 /// A canonical form of the address, the same for all spellings of the path. Symbolic links are not
 /// followed.
-pub(crate) fn one_spelling(address: &Address) -> Result<Address, Error> {
+pub(crate) fn canonical(address: &Address) -> Result<Address, Error> {
     address_of(&path_of(address)?)
 }
 

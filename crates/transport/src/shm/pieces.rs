@@ -3,7 +3,9 @@
 //! Where system calls copy slowly, two copies by the processors take less time than one by the
 //! kernel: the helper copies a part into its ring while the initiator copies the one before out of
 //! it. As in any split copy the initiator does not depend on its helper: where no piece arrives for
-//! some microseconds ([`PATIENCE`]), it reads a part of the helper's memory itself.
+//! some microseconds ([`PATIENCE`]), it reads a part of the helper's memory itself. It does so at once
+//! while the helper copies transfers of its own: each processor then has enough to do, and a byte
+//! that its receiver reads is copied once.
 //!
 //! One way, and in windows of 64, on an EPYC of the fifth generation whose kernel copies 16 bytes a nanosecond and whose processes 130; a line takes
 //! 40 ns (near) and 220 ns (far):
@@ -20,7 +22,7 @@
 
 use std::time::Duration;
 
-use causeway_sys::choice::{Choice, Turn};
+use causeway_sys::choice::{Choice, Sample};
 use causeway_sys::prices::Prices;
 use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::split_copy::{PieceHeader, UNIT_BYTES};
@@ -80,13 +82,14 @@ pub(super) struct Ways {
 
 /// A period in which transfers are in progress.
 struct Period {
-    turn: Turn,
+    sample: Sample,
     class: usize,
     /// Transfers that have begun, and those that are in progress.
     begun: u32,
     open: u32,
     bytes: u64,
-    /// A transfer has failed, or belongs to another class: the time is not used.
+    /// A transfer has failed, or belongs to another class, or both sides copied: the time is not
+    /// used.
     is_spoilt: bool,
 }
 
@@ -121,10 +124,10 @@ impl Ways {
         let class = class_of(len);
         let ended = self.period.take_if(|period| period.begun >= MOST_IN_TURN);
         if let Some(period) = &ended {
-            self.end_turn(period);
+            self.end_sample(period);
         }
         let period = self.period.get_or_insert_with(|| Period {
-            turn: self.choices[class].begin(),
+            sample: self.choices[class].begin(),
             class,
             begun: 0,
             open: ended.map_or(0, |period| period.open),
@@ -134,7 +137,7 @@ impl Ways {
         period.begun += 1;
         period.open += 1;
         period.is_spoilt |= period.class != class;
-        period.turn.way() == 1 && len < MOST_BYTES
+        period.sample.way() == 1 && len < MOST_BYTES
     }
 
     /// Notes the end of a transfer of `len` bytes; `copied`: all of it was copied.
@@ -146,13 +149,21 @@ impl Ways {
         period.is_spoilt |= !copied;
         period.open -= 1;
         if let Some(period) = self.period.take_if(|period| period.open == 0) {
-            self.end_turn(&period);
+            self.end_sample(&period);
         }
     }
 
-    fn end_turn(&mut self, period: &Period) {
+    /// Notes that this side copies by itself for now, whether or not pieces were chosen: the time of
+    /// the present period tells nothing about the choice.
+    pub(super) fn spoil(&mut self) {
+        if let Some(period) = &mut self.period {
+            period.is_spoilt = true;
+        }
+    }
+
+    fn end_sample(&mut self, period: &Period) {
         if !period.is_spoilt {
-            self.choices[period.class].end(&period.turn, period.bytes);
+            self.choices[period.class].end(&period.sample, period.bytes);
         }
     }
 }

@@ -16,6 +16,7 @@ use causeway_wire::shm::SlotKind;
 use super::Shm;
 use super::atomics;
 use super::bulk;
+use super::costs::{Copying, LARGE_BYTES};
 use super::doorbell::{self, BellMemory, SleepOn};
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
 use super::intervals::{
@@ -62,7 +63,8 @@ impl Shm {
         if !self.watched.is_empty() {
             self.check_helpers();
         }
-        if !progress && !self.grantees.is_empty() {
+        // Own transfers come first: the check may just have found something to do for one.
+        if !progress && self.busy.is_empty() && !self.grantees.is_empty() {
             progress |= self.help();
         }
         if !self.failed.is_empty() {
@@ -96,7 +98,7 @@ impl Shm {
             if doorbell::is_rung(&self.bell) || is_copied || is_offered {
                 return;
             }
-            if !pair.lets_pass(now) {
+            if !pair.skips_poll(now) {
                 if pair.consumer.is_ready() {
                     return;
                 }
@@ -152,7 +154,7 @@ impl Shm {
                 continue;
             };
             at += 1;
-            if pair.unproven || pair.lets_pass(now) {
+            if pair.unproven || pair.skips_poll(now) {
                 continue;
             }
             if pair.consumer.is_ready() {
@@ -645,6 +647,19 @@ fn take_for_method(pair: &mut Pair, kind: SlotKind, packet: Packet<'_>) -> Resul
     }
 }
 
+/// Delivers a packet with a large message.
+#[inline(never)]
+fn take_large(pair: &mut Pair, peer: Peer, packet: Packet<'_>, sink: &mut dyn Sink) {
+    let len = packet.len();
+    let costs = pair.costs();
+    costs.arrived();
+    let start = costs.begin(Copying::Out);
+    sink.handle(peer, packet, pair);
+    if let Some(start) = start {
+        pair.costs().end(Copying::Out, start, len);
+    }
+}
+
 /// Delivers at most `most` packets of one peer: one, if the caller waits for a single message.
 ///
 /// The next poll checks whether another has arrived after it. The line to check is in the sender's
@@ -695,6 +710,7 @@ fn drain(pair: &mut Pair, peer: Peer, most: usize, sink: &mut dyn Sink) {
         // function.
         let packet = unsafe { pair.consumer.memory().packet(slot, len) };
         match kind {
+            SlotKind::Packet if len >= LARGE_BYTES => take_large(pair, peer, packet, sink),
             SlotKind::Packet | SlotKind::Pad => sink.handle(peer, packet, pair),
             SlotKind::Internal | SlotKind::Piece => {
                 if let Err(cause) = take_for_method(pair, kind, packet) {

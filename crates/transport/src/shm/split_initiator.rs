@@ -11,6 +11,7 @@ use smallvec::SmallVec;
 
 use super::claim::{From, InvalidClaims};
 use super::copying::{self, Piece, PieceError};
+use super::costs::{Copying, LARGE_BYTES};
 use super::pair::{Attach, CHANGED, Pair};
 use super::pieces::{OWN_BYTES, PATIENCE};
 use super::split_copy::Description;
@@ -20,7 +21,7 @@ use crate::method::Direction;
 use crate::packet::Packet;
 
 /// A single transfer that is shorter is complete before a helper has seen it.
-pub(super) const LEAST_ALONE: u64 = 24 << 10;
+pub(super) const LEAST_ALONE: u64 = LARGE_BYTES as u64;
 
 /// Among several, sharing pays from here on: each side copies its parts of many by one system call.
 const LEAST_AMONG_OTHERS: u64 = 2 * UNIT_BYTES;
@@ -146,6 +147,13 @@ fn report_invalid(pair: &mut Pair, _: InvalidClaims) -> Step {
     Step::Wait
 }
 
+/// Whether the peer copies transfers of its own as well. Each processor then has a message of its
+/// own to copy, and no time to send pieces of the other's: a byte that is read by its receiver is
+/// copied once, a byte of a piece twice.
+fn copies_both_ways(pair: &Pair) -> bool {
+    pair.helper.is_any_open()
+}
+
 /// Whether a pair that waits for the helper has something to do now. `clocked`: also read the
 /// clock, which takes as long as the rest.
 pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
@@ -164,7 +172,7 @@ pub(super) fn has_news(pair: &mut Pair, clocked: bool) -> bool {
         true => patience.lasts(PATIENCE),
         false => !patience.is_over(),
     };
-    if waits {
+    if waits && !copies_both_ways(pair) {
         return false;
     }
     // The transfers behind it may have something left, too.
@@ -211,6 +219,12 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
     let mut parts = Parts::new();
     let mut room = BATCH;
     let mut written = 0;
+    let both_ways = copies_both_ways(pair);
+    if both_ways && let Some(ways) = &mut pair.ways_of_transfers {
+        ways.spoil();
+    }
+    let waits_for_pieces = !both_ways && !pair.transfers.patience.is_over();
+    let takes_little = !both_ways && !pair.transfers.is_alone;
     // While the helper is active, its halves are left to it as long as there is something else.
     let ways: &[From] = if pair.transfers.helped {
         &[From::OwnHalf, From::Anywhere]
@@ -226,10 +240,10 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
                 pair.offers.close(offer)?;
                 continue;
             }
-            if offer.in_pieces && !pair.transfers.patience.is_over() {
+            if offer.in_pieces && waits_for_pieces {
                 continue;
             }
-            let most = match offer.in_pieces && !pair.transfers.is_alone {
+            let most = match offer.in_pieces && takes_little {
                 true => OWN_BYTES.min(room),
                 false => room,
             };
@@ -292,6 +306,16 @@ fn key_of(pair: &Pair, part: &Part) -> Option<(Direction, u64)> {
     Some((transfer.direction, transfer.remote.first()?.key))
 }
 
+/// Whether all parts are read by system calls.
+fn are_read(pair: &Pair, parts: &[Part]) -> bool {
+    let mut transfers = parts.iter().map(|part| pair.transfers.queue.get(part.at));
+    transfers.all(|active| {
+        active.is_some_and(|active| {
+            active.mapped_remote.is_none() && active.transfer.direction == Direction::Get
+        })
+    })
+}
+
 /// Copies parts of several transfers.
 fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), InvalidClaims> {
     let keys = parts.iter().filter_map(|part| key_of(pair, part));
@@ -305,8 +329,17 @@ fn copy_parts(pair: &mut Pair, parts: &[Part]) -> Result<(), InvalidClaims> {
         pair.imports.announce(&written);
     }
     let bytes = parts.iter().map(|part| part.bytes.end - part.bytes.start);
-    pair.shared_bytes += bytes.sum::<u64>();
+    let bytes = bytes.sum::<u64>();
+    pair.shared_bytes += bytes;
+    let is_timed = bytes >= LARGE_BYTES as u64 && are_read(pair, parts);
+    let start = match is_timed {
+        true => pair.costs().begin(Copying::Read),
+        false => None,
+    };
     let refused = copy_announced(pair, parts);
+    if let Some(start) = start {
+        pair.costs().end(Copying::Read, start, bytes as usize);
+    }
     if !written.is_empty() {
         pair.imports.release(&written);
     }

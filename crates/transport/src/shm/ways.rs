@@ -15,6 +15,8 @@
 use causeway_sys::aliasing;
 use causeway_sys::choice::ShortChoice;
 
+use super::costs::Costs;
+
 /// Packets of at most this many bytes are copied in the usual way. Non-temporal stores wait for
 /// memory once in each packet: packets of 128 bytes stream at a seventh of the rate with them (an
 /// EPYC of the fourth generation, near), those of 1 KiB at 0.8 of it near and at 3.3 times it far.
@@ -83,6 +85,8 @@ pub(super) struct Ways {
     short: ShortChoice<{ FOR_MANY.len() }>,
     long: ShortChoice<{ FOR_MANY.len() }>,
     filled: ShortChoice<{ FOR_FEW.len() }>,
+    /// What large packets cost, which may be read from the sender's memory instead.
+    pub(super) costs: Costs,
 }
 
 impl Default for Ways {
@@ -92,6 +96,7 @@ impl Default for Ways {
             short: ShortChoice::new(1),
             long: ShortChoice::new(0),
             filled: ShortChoice::new(1),
+            costs: Costs::default(),
         }
     }
 }

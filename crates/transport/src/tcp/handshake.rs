@@ -22,9 +22,9 @@
 //! still authenticated, with keys of the same exchange. If only one side demands proofs of nodes, the two sides refuse each other: there is no fallback. A side that refuses the other
 //! sends `Refuse` with the reason, which the other reports.
 //!
-//! An initiator without the key may have an agent of its node make the Noise messages ([`Agency`], `causeway_wire::agent`): the agent proves the
+//! An initiator without the key may have an agent of its node make the Noise messages ([`AgentCall`], `causeway_wire::agent`): the agent proves the
 //! node, states for which user the connection speaks, and gives this side the connection's keys. Then the handshake has requests to the agent as
-//! further output, and the agent's replies as further input ([`Handshake::take_question`], [`Handshake::on_agent_reply`]).
+//! further output, and the agent's replies as further input ([`Handshake::take_agent_request`], [`Handshake::on_agent_reply`]).
 
 use std::sync::Arc;
 
@@ -42,7 +42,9 @@ use causeway_wire::user::User;
 use crate::ciphers::{Ciphers, SessionKeys};
 use crate::error::PeerError;
 use crate::nodes::Certificate;
-use crate::nodes::exchange::{Exchange, Failed, Finished, LONGEST_MESSAGE, Proving, said_user};
+use crate::nodes::handshake::{
+    Failed, Finished, LONGEST_MESSAGE, NodeHandshake, NodeProof, read_user,
+};
 use crate::tags::TagKeys;
 use crate::trust::{NO_NODE, NODE_DEMANDED, refused};
 
@@ -75,7 +77,7 @@ pub fn nonce() -> std::io::Result<Holder> {
 
 /// The settings of one side of a handshake.
 #[derive(Clone)]
-pub struct Terms {
+pub struct HandshakeConfig {
     /// The cluster's key, which is used if there is one.
     pub key: Option<Secret>,
     /// Whether this side requests encryption. With a key, a connection is encrypted if either side requests
@@ -94,14 +96,14 @@ pub struct Terms {
     pub formats: Formats,
     /// With the cluster's key, if each side has to prove which node it is: what this side needs for
     /// that.
-    pub nodes: Option<Proving>,
+    pub nodes: Option<NodeProof>,
     /// At an initiator without the key: the agent that makes the handshake.
-    pub agent: Option<Agency>,
+    pub agent: Option<AgentCall>,
 }
 
 /// A handshake that an agent makes.
 #[derive(Debug, Clone)]
-pub struct Agency {
+pub struct AgentCall {
     /// The address that was called.
     pub address: String,
     /// Whether each side proves which node it is.
@@ -172,7 +174,7 @@ struct Agreed {
 enum State {
     Hello,
     Noise(Box<snow::HandshakeState>),
-    Nodes(Box<Exchange>),
+    Nodes(Box<NodeHandshake>),
     /// An agent makes the Noise messages; `is_asked` while its reply is awaited.
     Agent {
         is_asked: bool,
@@ -200,7 +202,7 @@ struct Sealed {
 pub struct Handshake {
     role: Role,
     ours: Hello,
-    terms: Terms,
+    config: HandshakeConfig,
     /// The format on which the two hellos agree.
     format: u8,
     encrypt: bool,
@@ -209,34 +211,34 @@ pub struct Handshake {
     state: State,
     partial: Vec<u8>,
     output: Vec<u8>,
-    question: Option<Request>,
+    agent_request: Option<Request>,
 }
 
 impl Handshake {
     /// Begins a handshake.
-    pub fn new(role: Role, terms: Terms) -> Self {
-        let mut formats = terms.formats;
-        let agency = terms.agent.as_ref();
-        let nodes = terms.nodes.is_some() || agency.is_some_and(|agency| agency.nodes);
+    pub fn new(role: Role, config: HandshakeConfig) -> Self {
+        let mut formats = config.formats;
+        let agent_call = config.agent.as_ref();
+        let nodes = config.nodes.is_some() || agent_call.is_some_and(|agent_call| agent_call.nodes);
         if nodes {
             formats.lowest = formats.lowest.max(NODES_FROM);
         }
-        if agency.is_some() {
+        if agent_call.is_some() {
             formats.lowest = formats.lowest.max(USERS_FROM);
         }
-        let is_keyed = terms.key.is_some() || agency.is_some();
+        let is_keyed = config.key.is_some() || agent_call.is_some();
         let ours = Hello {
             formats,
             auth: match is_keyed {
                 true => Auth::ClusterKey,
                 false => Auth::SameUser,
             },
-            encrypt: terms.encrypt && is_keyed,
-            holder: terms.holder,
-            fast_aes: terms.fast_aes,
+            encrypt: config.encrypt && is_keyed,
+            holder: config.holder,
+            fast_aes: config.fast_aes,
             nodes,
-            connections: terms.connections.clamp(1, MAX_CONNECTIONS),
-            purpose: match terms.ticket {
+            connections: config.connections.clamp(1, MAX_CONNECTIONS),
+            purpose: match config.ticket {
                 Some(_) => Purpose::Subflow,
                 None => Purpose::Peer,
             },
@@ -244,7 +246,7 @@ impl Handshake {
         let mut this = Self {
             role,
             ours,
-            terms,
+            config,
             format: formats.lowest,
             encrypt: false,
             fast_aes: false,
@@ -252,7 +254,7 @@ impl Handshake {
             state: State::Hello,
             partial: Vec::new(),
             output: Vec::new(),
-            question: None,
+            agent_request: None,
         };
         if role == Role::Initiator {
             this.output.extend_from_slice(&ours.encode());
@@ -266,14 +268,14 @@ impl Handshake {
     }
 
     /// The request to be sent to the agent now.
-    pub fn take_question(&mut self) -> Option<Request> {
-        self.question.take()
+    pub fn take_agent_request(&mut self) -> Option<Request> {
+        self.agent_request.take()
     }
 
     /// Handles a reply of the agent. Returns the agreement once the handshake is complete.
     pub fn on_agent_reply(&mut self, reply: Reply) -> Result<Option<Agreement>, PeerError> {
         let State::Agent { is_asked } = self.state else {
-            return Err(broken_agent("it replies to nothing"));
+            return Err(broken_agent("it sent a reply that was not requested"));
         };
         match reply {
             // The agent may give up a handshake at any time.
@@ -285,8 +287,8 @@ impl Handshake {
                     "this node's agent (causeway fs agent) does not speak for this process: {why}"
                 )));
             }
-            _ if !is_asked => return Err(broken_agent("it replies to nothing")),
-            Reply::Say(message) => {
+            _ if !is_asked => return Err(broken_agent("it sent a reply that was not requested")),
+            Reply::SendStep(message) => {
                 self.state = State::Agent { is_asked: false };
                 self.step(StepKind::Noise, Refusal::None, &message);
             }
@@ -442,12 +444,12 @@ impl Handshake {
                 "it takes the connection for something else than it is".to_owned(),
             ));
         }
-        match (self.terms.key.clone(), self.terms.agent.clone()) {
+        match (self.config.key.clone(), self.config.agent.clone()) {
             (Some(key), _) => self.begin_noise(&key, theirs),
-            (None, Some(agency)) => {
-                self.question = Some(Request::Open(Open {
+            (None, Some(agent_call)) => {
+                self.agent_request = Some(Request::Open(Open {
                     formats: agent::FORMATS,
-                    address: agency.address,
+                    address: agent_call.address,
                     ours: self.ours.encode(),
                     theirs: theirs.encode(),
                 }));
@@ -475,10 +477,11 @@ impl Handshake {
             Role::Responder => (theirs, self.ours),
         };
         let prologue = [initiator.encode(), responder.encode()].concat();
-        if let Some(proving) = self.terms.nodes.clone() {
+        if let Some(proving) = self.config.nodes.clone() {
             let initiates = self.role == Role::Initiator;
-            let mut exchange = Exchange::new(initiates, self.fast_aes, key, proving, &prologue)
-                .map_err(broken_noise)?;
+            let mut exchange =
+                NodeHandshake::new(initiates, self.fast_aes, key, proving, &prologue)
+                    .map_err(broken_noise)?;
             if self.format >= USERS_FROM {
                 exchange = exchange.with_user(None);
             }
@@ -520,7 +523,7 @@ impl Handshake {
             (State::Noise(noise), StepKind::Noise) => self.on_noise(noise, step.payload),
             (State::Nodes(exchange), StepKind::Noise) => self.on_exchange(exchange, step.payload),
             (State::Agent { is_asked: false }, StepKind::Noise) => {
-                self.question = Some(Request::Heard(step.payload.to_vec()));
+                self.agent_request = Some(Request::PeerStep(step.payload.to_vec()));
                 self.state = State::Agent { is_asked: true };
                 Ok(None)
             }
@@ -558,7 +561,7 @@ impl Handshake {
         if self.role == Role::Responder {
             if self.format >= USERS_FROM {
                 let mut said = Reader::new(said.get(..len).unwrap_or_default());
-                user = said_user(&mut said).map_err(malformed)?;
+                user = read_user(&mut said).map_err(malformed)?;
                 said.finish().map_err(malformed)?;
             }
             self.write_noise(&mut noise)?;
@@ -575,7 +578,7 @@ impl Handshake {
     /// Handles a message of the exchange that proves nodes.
     fn on_exchange(
         &mut self,
-        mut exchange: Box<Exchange>,
+        mut exchange: Box<NodeHandshake>,
         payload: &[u8],
     ) -> Result<Option<Agreed>, PeerError> {
         exchange.read(payload).map_err(|failed| match failed {
@@ -625,7 +628,7 @@ impl Handshake {
         if self.role == Role::Initiator {
             return match shown {
                 [] => Ok(Some(sealed.agreed(None))),
-                _ => Err(unfitting()),
+                _ => Err(unexpected_step()),
             };
         }
         let ticket = self.shown_ticket(shown)?;
@@ -636,7 +639,7 @@ impl Handshake {
         Ok(Some(sealed.agreed(ticket)))
     }
 
-    fn write_exchange(&mut self, exchange: &mut Exchange) -> Result<(), PeerError> {
+    fn write_exchange(&mut self, exchange: &mut NodeHandshake) -> Result<(), PeerError> {
         let message = exchange.write().map_err(broken_noise)?;
         self.step(StepKind::Noise, Refusal::None, &message);
         Ok(())
@@ -674,7 +677,7 @@ impl Handshake {
 
     /// The payload of this side's `Accept`: at the initiator of a subflow, the ticket.
     fn proof(&self) -> Vec<u8> {
-        let ticket = self.terms.ticket.as_ref();
+        let ticket = self.config.ticket.as_ref();
         ticket.map_or(Vec::new(), |ticket| ticket.0.to_vec())
     }
 
@@ -683,7 +686,7 @@ impl Handshake {
         match (self.ours.purpose, <[u8; TICKET_BYTES]>::try_from(bytes)) {
             (Purpose::Peer, _) if bytes.is_empty() => Ok(None),
             (Purpose::Subflow, Ok(ticket)) => Ok(Some(Ticket(ticket))),
-            _ => Err(unfitting()),
+            _ => Err(unexpected_step()),
         }
     }
 
@@ -742,7 +745,7 @@ pub(crate) fn keyed(
     }
 }
 
-fn unfitting() -> PeerError {
+fn unexpected_step() -> PeerError {
     let what = "its last handshake step does not fit what the connection is for";
     PeerError::Protocol(what.to_owned())
 }

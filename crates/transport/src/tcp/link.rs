@@ -10,9 +10,9 @@ use causeway_sys::net::{self, MAX_PIECES, Piece};
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
 use super::handshake::{Agreement, Handshake, Protection};
-use super::places::Place;
 use super::records::{Records, Room};
-use crate::agent::Line;
+use super::user_limits::CountedConnection;
+use crate::agent::AgentConnection;
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
 use crate::session::{MAIN, Session};
@@ -65,10 +65,10 @@ pub(super) struct Link {
     pub(super) socket: OwnedFd,
     pub(super) phase: Phase,
     /// The connection to the agent that makes the handshake.
-    pub(super) agent: Option<Line>,
+    pub(super) agent: Option<AgentConnection>,
     /// Counts the connection for the user at the other end, if users have a limit
-    /// ([`Places`](super::places::Places)).
-    pub(super) place: Option<Place>,
+    /// ([`UserLimits`](super::user_limits::UserLimits)).
+    pub(super) counted: Option<CountedConnection>,
     records: Option<Box<Records>>,
     /// The socket accepts nothing more now; epoll reports when it does.
     pub(super) full: bool,
@@ -106,7 +106,7 @@ impl Link {
             socket,
             phase,
             agent: None,
-            place: None,
+            counted: None,
             records: None,
             full: false,
             watches_room: false,

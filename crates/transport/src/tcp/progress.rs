@@ -1,6 +1,6 @@
 //! Poll: which connection is served when.
 //!
-//! Connections begin in `beginning` and end in `ending`.
+//! Connections begin in `connection_setup` and end in `ending`.
 
 use std::mem::MaybeUninit;
 

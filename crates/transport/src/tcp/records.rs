@@ -187,11 +187,11 @@ fn add_tag(keys: &TagKeys, next: &mut u64, body: &mut [u8], count: usize) -> usi
 mod tests {
     use super::*;
     use crate::ciphers::SessionKeys;
-    use crate::tags::tests::shaken;
+    use crate::tags::tests::finished_handshake;
 
     /// The two ends of a connection whose records are encrypted, or have tags.
     fn pair(encrypt: bool) -> (Records, Records) {
-        let (one, other) = shaken();
+        let (one, other) = finished_handshake();
         let records = |mut noise: snow::HandshakeState| {
             let keys = SessionKeys::of(&mut noise);
             Records::new(match encrypt {

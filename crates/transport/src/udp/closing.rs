@@ -12,7 +12,7 @@ use crate::method::{Peer, Silence, Sink};
 impl Core {
     /// A connection, or the attempt to make one, is over.
     pub(super) fn end(&mut self, now: Time, peer: Peer, cause: PeerError, sink: &mut dyn Sink) {
-        self.last_words(now, peer, &cause);
+        self.send_cause(now, peer, &cause);
         self.unlink(peer);
         let session = self.session();
         let Some(state) = self.peers.get_mut(peer) else {
@@ -45,7 +45,7 @@ impl Core {
     }
 
     /// Sends the reason to the other side, once, as best effort.
-    fn last_words(&mut self, now: Time, peer: Peer, cause: &PeerError) {
+    fn send_cause(&mut self, now: Time, peer: Peer, cause: &PeerError) {
         let Some(state) = self.peers.get_mut(peer) else {
             return;
         };
@@ -204,7 +204,7 @@ impl Core {
     }
 
     /// Forgets a dropped peer once it has received everything.
-    pub(super) fn let_go_if_done(&mut self, peer: Peer) {
+    pub(super) fn free_if_done(&mut self, peer: Peer) {
         let done = self.peers.get(peer).is_some_and(|state| {
             let link = state.link.as_ref();
             state.is_lingering()

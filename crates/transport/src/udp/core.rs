@@ -541,7 +541,7 @@ impl Core {
     }
 
     /// Notifies a sender that there is no connection with these numbers here.
-    pub(super) fn disown(&mut self, to: Remote, theirs: u64, ours: u64) {
+    pub(super) fn report_unknown(&mut self, to: Remote, theirs: u64, ours: u64) {
         let mut reset = Vec::new();
         datagram::encode_reset(theirs, ours, &mut reset);
         self.reply(to, reset);
@@ -559,7 +559,7 @@ impl Core {
         let known = self.by_number.get(&prefix.to).copied();
         let Some(peer) = known else {
             if wants_reply {
-                self.disown(from, prefix.from, prefix.to);
+                self.report_unknown(from, prefix.from, prefix.to);
             }
             return None;
         };
@@ -621,7 +621,7 @@ impl Core {
                 sink.peer_up(peer);
             }
         }
-        link.heard(now);
+        link.note_activity(now);
         let mut silence = crate::method::Silence;
         let sink: &mut dyn Sink = match state.origin {
             Origin::Lingering { .. } => &mut silence,
@@ -638,6 +638,6 @@ impl Core {
             self.make_due(peer);
         }
         self.touch(now, peer);
-        self.let_go_if_done(peer);
+        self.free_if_done(peer);
     }
 }

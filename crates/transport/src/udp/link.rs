@@ -186,7 +186,7 @@ impl Link {
     }
 
     /// Notes a sign of life that only the peer could have sent.
-    pub(super) fn heard(&mut self, now: Time) {
+    pub(super) fn note_activity(&mut self, now: Time) {
         self.heard_at = now;
         self.suspected = None;
     }

@@ -299,7 +299,7 @@ impl Core {
         }
         if !self.listening.contains(&from.socket) {
             // This socket is only for connecting to others.
-            return self.disown(from, caller, 0);
+            return self.report_unknown(from, caller, 0);
         }
         if let Some(&peer) = self.by_caller.get(&(from, caller)) {
             return self.accept_again(from, peer, environment);

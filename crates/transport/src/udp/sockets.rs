@@ -20,7 +20,7 @@ use crate::blocking::measure;
 use crate::error::Error;
 use crate::method::Identity;
 use crate::resolve::{is_loopback, resolve};
-use crate::trust::{is_let_in, user};
+use crate::trust::{is_accepted_user, user};
 
 /// The size of datagrams between processes of one host. Larger ones would cost fewer system calls,
 /// but the kernel's usual buffers hold few of them.
@@ -150,7 +150,7 @@ impl Environment for Sockets {
             ));
         }
         let me = rustix::process::geteuid().as_raw();
-        let is_let_in = |owner: &net::Owner| is_let_in(owner.uid, me);
+        let is_accepted_user = |owner: &net::Owner| is_accepted_user(owner.uid, me);
         let ours = self.sockets.get(remote.socket as usize).map(|s| s.address);
         // The kernel's table, which can be long, is read only for callers that pass the quick
         // check.
@@ -159,14 +159,16 @@ impl Environment for Sockets {
             None => None,
         };
         let owner = match quick {
-            Some(Some(owner)) if !is_let_in(&owner) => Ok(Some(owner)),
+            Some(Some(owner)) if !is_accepted_user(&owner) => Ok(Some(owner)),
             Some(None) => Ok(None),
             _ => datagram::owner(address),
         };
         let owner = owner
-            .map_err(|error| format!("the kernel does not say whose socket it is: {error}"))?
+            .map_err(|error| {
+                format!("the kernel does not report the owner of the socket: {error}")
+            })?
             .ok_or_else(|| format!("no process holds a socket at exactly {address}"))?;
-        if !is_let_in(&owner) {
+        if !is_accepted_user(&owner) {
             return Err(format!(
                 "the process at {address} belongs to {}, this one to user {me}; \
                  different users need a cluster key",

@@ -297,12 +297,12 @@ fn half_open_connections_are_few_and_end() {
     let cookie = udp.core.cookies.make(from.address, 9, oldest);
     let (_, greeting) = opening(FORMATS, 9, cookie);
     let almost = oldest + Duration::from_millis(999);
-    for (now, is_let_in) in [(almost, false), (oldest + Duration::from_secs(1), true)] {
+    for (now, is_accepted) in [(almost, false), (oldest + Duration::from_secs(1), true)] {
         let Udp { core, io, .. } = &mut udp;
         core.greeting(now, from, prefix, greeting, io, &mut seen);
-        assert_eq!(core.by_caller.contains_key(&(from, 9)), is_let_in);
+        assert_eq!(core.by_caller.contains_key(&(from, 9)), is_accepted);
         assert_eq!((core.half_open.len(), core.peers.len()), (8, 8));
-        assert_ne!(first(core) == oldest, is_let_in, "the oldest goes");
+        assert_ne!(first(core) == oldest, is_accepted, "the oldest goes");
     }
     let later = udp.now() + 2 * udp.core.config.connect_timeout;
     udp.core.handle_timer(later, &mut seen);

@@ -21,6 +21,9 @@ pub const OFFERING: u8 = 3;
 /// The format in which messages may be sent in parts ([`Kind::Part`](super::Kind::Part)).
 pub const IN_PARTS: u8 = 4;
 
+/// The first format in which senders ask for announced messages back ([`Kind::Recall`](super::Kind::Recall)).
+pub const RECALLING: u8 = 5;
+
 /// Most addresses of an introduction.
 pub const MAX_INTRODUCED: usize = 16;
 
@@ -37,7 +40,10 @@ impl Formats {
     /// The formats of instances whose messages may be in many pieces, such as those of MPI: the
     /// meaning of their messages has formats of its own
     /// ([`contact::FORMATS`](crate::contact::FORMATS)).
-    pub const IN_PARTS: Self = Self::only(IN_PARTS);
+    pub const IN_PARTS: Self = Self {
+        lowest: IN_PARTS,
+        highest: RECALLING,
+    };
 
     /// The word of the greeting that states these formats, and its number of regions, which encodes
     /// the highest format. A side that speaks one format sends the same as builds before

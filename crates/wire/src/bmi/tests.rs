@@ -296,6 +296,17 @@ fn parts_golden_bytes() {
 }
 
 #[test]
+fn packets_of_recalls_are_these() {
+    let packet = Header::new(Kind::Recall, 3).encode();
+    assert_eq!(packet, [22, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(decode(&packet).unwrap().1, Body::Empty);
+    // Builds before them speak the format of parts alone.
+    let before = Formats::only(IN_PARTS);
+    assert_eq!(Formats::IN_PARTS.common(before), Some(IN_PARTS));
+    assert_eq!(Formats::IN_PARTS.common(Formats::IN_PARTS), Some(RECALLING));
+}
+
+#[test]
 fn odd_offers_are_refused() {
     let offer = Offer {
         receive: 1,

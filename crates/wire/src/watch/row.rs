@@ -125,7 +125,7 @@ codes! {
         /// The peer to write a message into the exported receive buffer.
         Write = 8,
         /// A transfer slot: as many transfers as allowed are in progress.
-        Turn = 9,
+        TransferSlot = 9,
         /// The end of a transfer that is in progress.
         Transfer = 10,
         /// The end of its exports.

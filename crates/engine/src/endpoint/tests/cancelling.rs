@@ -102,6 +102,56 @@ fn an_announced_send() {
     still_works(&mut a, &mut b, to, from);
 }
 
+/// Either a send is recalled, or it is received, whatever the receiver has done by then.
+#[test]
+fn a_recalled_send_is_received_or_not_and_never_both() {
+    let config = Config {
+        in_parts: true,
+        ..Config::default()
+    };
+    let options = Options {
+        max_piece: 4096,
+        ..Options::default()
+    };
+    for steps in 0..40 {
+        for posts_first in [false, true] {
+            let name = format!("recall-{steps}-{posts_first}");
+            let (mut a, mut b, to, from) = pair(&name, config.clone(), options);
+            let into = Memory::zeroed(LARGE);
+            if posts_first {
+                b.recv(from, std::slice::from_ref(&into), 1, 1);
+            }
+            let data = memory(1, LARGE);
+            let op = a.send(to, std::slice::from_ref(&data), 1, 1);
+            for _ in 0..steps {
+                a.step();
+                b.step();
+            }
+            a.bmi.recall(op);
+            if !posts_first {
+                b.recv(from, std::slice::from_ref(&into), 1, 1);
+            }
+            drive(&mut [&mut a, &mut b], |nodes| nodes[0].result(1).is_some());
+            idle(&mut [&mut a, &mut b]);
+            match a.result(1) {
+                Some(Err(OpError::Cancelled)) => {
+                    assert_eq!(b.result(1), None, "{name}");
+                    a.send(to, &[memory(2, LARGE)], 1, 2);
+                    drive(&mut [&mut a, &mut b], |nodes| nodes[1].result(1).is_some());
+                    assert_eq!(into.to_vec(), bytes(2, LARGE), "{name}");
+                }
+                sent => {
+                    assert_eq!(sent, Some(&Ok(LARGE as u64)), "{name}");
+                    drive(&mut [&mut a, &mut b], |nodes| nodes[1].result(1).is_some());
+                    assert_eq!(into.to_vec(), bytes(1, LARGE), "{name}");
+                }
+            }
+            assert_eq!(data.sharers(), 1);
+            still_works(&mut a, &mut b, to, from);
+        }
+    }
+}
+
 /// A peer that is stopped in the middle of a copy holds the memory: the operation completes when it goes on, or
 /// when it is given up.
 #[test]

@@ -21,8 +21,8 @@ fn slow_pair(name: &str) -> (Node, Node, Addr, Addr) {
 
 /// Has both nodes offer their receives, as nodes do that rarely poll when messages arrive.
 fn both_away((mut a, mut b, to, from): (Node, Node, Addr, Addr)) -> (Node, Node, Addr, Addr) {
-    assume_away(&mut a);
-    assume_away(&mut b);
+    assume_busy(&mut a);
+    assume_busy(&mut b);
     (a, b, to, from)
 }
 
@@ -44,14 +44,14 @@ fn is_in(node: &Node, op: OpId, is: impl Fn(&State) -> bool) -> bool {
 }
 
 /// Has a node offer its receives, as a node does that rarely polls when messages arrive.
-fn assume_away(node: &mut Node) {
+fn assume_busy(node: &mut Node) {
     node.bmi.conversations.shared.tuning.offers = true;
-    node.bmi.conversations.shared.watch.assume_away();
+    node.bmi.conversations.shared.watch.assume_busy();
 }
 
 /// Posts a receive at `b`, and lets it be offered to `a`.
 fn offer(a: &mut Node, b: &mut Node, from: Addr, into: &Memory, tag: Tag, user: u64) -> OpId {
-    assume_away(b);
+    assume_busy(b);
     let op = b.recv(from, std::slice::from_ref(into), tag, user);
     drive(&mut [a, b], |nodes| is_offered(nodes[1], op));
     idle(&mut [a, b]);
@@ -211,7 +211,7 @@ fn peers_that_pull_and_peers_without_offers_get_none() {
     };
     let to = a.bmi.lookup("mem://offers-format-server").unwrap();
     let from = meet(&mut a, &mut b, to);
-    assume_away(&mut b);
+    assume_busy(&mut b);
     let op = b.recv(from, &[Memory::zeroed(LARGE)], 1, 1);
     idle(&mut [&mut a, &mut b]);
     assert!(!is_offered(&b, op) && kept(&a, to) == 0);
@@ -458,7 +458,7 @@ fn offers_are_made_where_they_are_used() {
     let offers_for = |a: &mut Node, b: &mut Node, size: usize| {
         let mut offers = 0;
         for user in 0..400 {
-            assume_away(b);
+            assume_busy(b);
             let op = b.recv(from, std::slice::from_ref(&into), TAG, user);
             b.step();
             offers += usize::from(is_offered(b, op));
@@ -489,7 +489,7 @@ fn late_receives_are_not_offered() {
         if user % 2 == 0 {
             b.step();
         }
-        assume_away(&mut b);
+        assume_busy(&mut b);
         b.recv(from, std::slice::from_ref(&into), TAG, user);
         drive(&mut [&mut a, &mut b], |nodes| {
             assert_eq!(kept(nodes[0], to), 0);
@@ -503,7 +503,7 @@ fn late_receives_are_not_offered() {
 impl RawPeer {
     /// Greets a node as a raw peer. Returns the peer's address there.
     fn greets(node: &mut Node, name: &str, formats: Formats) -> (Self, Addr) {
-        assume_away(node);
+        assume_busy(node);
         let mut this = Self::new(name);
         this.greet(formats.hello(false));
         drive(&mut [node], |_| {

@@ -5,7 +5,7 @@ use causeway_wire::watch::{OpKind, PeerRow, Row, WaitReason};
 
 use super::*;
 
-fn why(node: &Node, op: OpId) -> WaitReason {
+fn wait_reason(node: &Node, op: OpId) -> WaitReason {
     let index = node
         .bmi
         .conversations
@@ -29,7 +29,7 @@ fn a_send_waits_for_the_connection_then_for_room() {
     let mut client = node_with("waits-room-client", Config::default(), no_room());
     let to = client.bmi.lookup("mem://waits-room-server").unwrap();
     let op = client.send_unexpected(to, &memory(1, 10), 1, 1);
-    assert_eq!(why(&client, op), WaitReason::Connection);
+    assert_eq!(wait_reason(&client, op), WaitReason::Connection);
     drive(&mut [&mut client, &mut server], |nodes| {
         nodes[0].result(1).is_some()
     });
@@ -38,7 +38,7 @@ fn a_send_waits_for_the_connection_then_for_room() {
         .map(|n| client.send_unexpected(to, &memory(1, 10), 2, 10 + n))
         .collect();
     client.step();
-    assert_eq!(why(&client, *ops.last().unwrap()), WaitReason::Room);
+    assert_eq!(wait_reason(&client, *ops.last().unwrap()), WaitReason::Room);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn an_unexpected_send_waits_for_credit_and_later_sends_for_it() {
     let pending: Vec<_> = ops
         .iter()
         .filter(|op| client.bmi.conversations.shared.ops.find(op.0).is_some())
-        .map(|op| why(&client, *op))
+        .map(|op| wait_reason(&client, *op))
         .collect();
     assert!(pending.len() > 2, "{pending:?}");
     assert_eq!(pending[0], WaitReason::Credit);
@@ -71,9 +71,15 @@ fn announced_messages_wait_for_receives_and_too_many_for_each_other() {
         .map(|n| client.send(to, std::slice::from_ref(&far), n, n))
         .collect();
     idle(&mut [&mut client, &mut server]);
-    assert_eq!(why(&client, ops[0]), WaitReason::Receive);
-    assert_eq!(why(&client, ops[most as usize]), WaitReason::Announcements);
-    assert_eq!(why(&client, ops[most as usize + 1]), WaitReason::Queue);
+    assert_eq!(wait_reason(&client, ops[0]), WaitReason::Receive);
+    assert_eq!(
+        wait_reason(&client, ops[most as usize]),
+        WaitReason::Announcements
+    );
+    assert_eq!(
+        wait_reason(&client, ops[most as usize + 1]),
+        WaitReason::Queue
+    );
 }
 
 #[test]
@@ -81,7 +87,7 @@ fn receives_wait_for_messages_writes_transfers_and_their_turn() {
     let (mut client, mut server, to, from) =
         pair("waits-recv", Config::default(), Options::default());
     let op = server.recv(from, &[memory(0, 10)], 99, 99);
-    assert_eq!(why(&server, op), WaitReason::Message);
+    assert_eq!(wait_reason(&server, op), WaitReason::Message);
     for node in [&mut client, &mut server] {
         let policy = InfoOption::Rendezvous(RendezvousPolicy::Push);
         node.bmi.set_info(None, policy).unwrap();
@@ -90,7 +96,7 @@ fn receives_wait_for_messages_writes_transfers_and_their_turn() {
     idle(&mut [&mut client, &mut server]);
     let op = server.recv(from, &[memory(0, 100_000)], 1, 1);
     server.step();
-    assert_eq!(why(&server, op), WaitReason::Write);
+    assert_eq!(wait_reason(&server, op), WaitReason::Write);
     drive(&mut [&mut client, &mut server], |nodes| {
         nodes[1].result(1).is_some()
     });
@@ -106,8 +112,8 @@ fn receives_wait_for_messages_writes_transfers_and_their_turn() {
     let ops: Vec<_> = (10..30)
         .map(|n| server.recv(from, &[memory(0, 1 << 20)], n, n))
         .collect();
-    assert_eq!(why(&server, ops[0]), WaitReason::Transfer);
-    assert_eq!(why(&server, ops[19]), WaitReason::Turn);
+    assert_eq!(wait_reason(&server, ops[0]), WaitReason::Transfer);
+    assert_eq!(wait_reason(&server, ops[19]), WaitReason::TransferSlot);
 }
 
 /// This instance's rows in the page of this process, which all tests share.
@@ -296,7 +302,7 @@ fn idle_peers_cost_nothing_and_waiting_ones_are_checked_in_time() {
         let deadline = nodes[0].bmi.watch.deadline(&nodes[0].bmi.conversations);
         deadline.is_some_and(|at| soon < at && at < late)
     });
-    assert_eq!(server.bmi.conversations.shared.touched.standing(), 1);
+    assert_eq!(server.bmi.conversations.shared.touched.active(), 1);
 }
 
 /// A method that reports activity without reason would keep every wait from parking.

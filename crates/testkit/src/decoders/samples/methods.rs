@@ -286,8 +286,8 @@ pub(in crate::decoders) fn agent_messages() -> Vec<Vec<u8>> {
     vec![
         open(tcp::Auth::ClusterKey),
         open(tcp::Auth::SameUser),
-        agent::Request::Heard(vec![3; 48]).to_bytes(),
-        agent::Reply::Say(vec![4; 48]).to_bytes(),
+        agent::Request::PeerStep(vec![3; 48]).to_bytes(),
+        agent::Reply::SendStep(vec![4; 48]).to_bytes(),
         agent::Reply::Done(done).to_bytes(),
         agent::Reply::Refused("because".to_owned()).to_bytes(),
         agent::Reply::Busy("later".to_owned()).to_bytes(),

@@ -31,9 +31,9 @@ fn check(name: &'static str) {
         .chain([silence]);
     for (what, lie) in lies {
         let what = format!("{name}: {what}");
-        stand.tell(lie);
+        stand.set_lie(lie);
         hold(&stand, name, &what);
-        stand.tell(Box::new(|_| Response::Honest));
+        stand.set_lie(Box::new(|_| Response::Honest));
         hold(&stand, name, &format!("{what}, and the truth"));
     }
 }

@@ -7,7 +7,7 @@ fn errors_of_a_servers_disk_come_through() {
     let stand = Stand::new("Read", |_| None);
     let mut client = stand.client(PATIENT);
     for errno in [Errno::EIO, Errno(74), Errno(117), Errno(133)] {
-        stand.tell(Box::new(move |_| Response::Fail(errno)));
+        stand.set_lie(Box::new(move |_| Response::Fail(errno)));
         let error = read(&mut client).unwrap_err();
         assert_eq!(error.errno, errno, "{error}");
         assert_eq!(error.system_number(), errno.0, "{error}");
@@ -20,7 +20,7 @@ fn a_batch_of_which_all_was_removed_is_asked_for_again() {
     let stand = Stand::new("ListData", |_| None);
     let mut client = stand.client(PATIENT);
     let replies = Arc::clone(&stand.replies);
-    stand.tell(Box::new(move |_| match replies.load(Ordering::SeqCst) {
+    stand.set_lie(Box::new(move |_| match replies.load(Ordering::SeqCst) {
         1..4 => Response::Reply(ReplyBody::Datafiles {
             datafiles: Vec::new(),
             end: false,
@@ -35,7 +35,7 @@ fn a_batch_of_which_all_was_removed_is_asked_for_again() {
 #[test]
 fn an_entry_that_says_another_kind_than_its_object_is_of_the_objects_kind() {
     let stand = Stand::new("ReadDirectory", |_| None);
-    stand.tell(Box::new(|honest| {
+    stand.set_lie(Box::new(|honest| {
         let mut reply = honest.clone();
         entries_in(&mut reply)[1].kind = Kind::Fifo;
         Response::Reply(reply)

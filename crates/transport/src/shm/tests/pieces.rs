@@ -7,6 +7,8 @@ use super::split_copy::{Get, falls_asleep, pair, pattern};
 use causeway_sys::memory::Memory;
 
 use super::*;
+use crate::method::{Access, Direction, Registration, Transfer};
+use crate::shm::AttachPolicy;
 use crate::shm::claim::From;
 use crate::shm::pieces::{self, Ways};
 
@@ -314,4 +316,129 @@ fn a_peer_of_the_previous_format_is_not_asked_for_pieces() {
     assert_ne!(get.near.to_vec(), vec![0; 100_000], "the helper writes");
     get.finish("it is done");
     assert!(get.near.to_vec() == pattern(100_000));
+}
+
+/// Two processes that each read memory of the other's, and prefer pieces.
+struct BothWays {
+    met: ConnectedPair,
+    len: usize,
+    into: [Memory; 2],
+}
+
+impl BothWays {
+    fn start(config: ShmConfig, len: usize) -> Self {
+        let mut met = meet(config);
+        for (host, peer) in [
+            (&mut met.client, met.to_server),
+            (&mut met.server, met.to_client),
+        ] {
+            let pair = pair(host, peer);
+            pair.ways_of_transfers = Some(Box::new(Ways::preferring(true)));
+            pair.transfers.helped = true;
+        }
+        let into = [Memory::zeroed(len), Memory::zeroed(len)];
+        let mut both = Self { met, len, into };
+        both.read(0);
+        both.read(1);
+        both
+    }
+
+    /// The client (0) or the server (1) starts to read the other's memory.
+    fn read(&mut self, reader: usize) {
+        let met = &mut self.met;
+        let (reading, read) = (
+            (&mut met.client, met.to_server),
+            (&mut met.server, met.to_client),
+        );
+        let ((host, peer), (owner, to_host)) = match reader {
+            0 => (reading, read),
+            _ => (read, reading),
+        };
+        let region = (owner.shm)
+            .grant(
+                to_host,
+                &Memory::from_vec(pattern(self.len)),
+                Registration::NONE,
+                Access::Read,
+            )
+            .unwrap();
+        let transfer = Transfer {
+            direction: Direction::Get,
+            local: vec![self.into[reader].clone()].into(),
+            remote: vec![region].into(),
+            notify: Some(b"read".to_vec().into()),
+            registrations: Vec::new(),
+            token: 7,
+        };
+        host.shm.transfer(peer, transfer).unwrap();
+    }
+
+    fn finish(&mut self) {
+        let (client, server) = (&mut self.met.client, &mut self.met.server);
+        let are_done = |client: &mut Host, server: &mut Host| {
+            !client.log.done.is_empty() && !server.log.done.is_empty()
+        };
+        both(client, server, "both are done", are_done);
+        for (host, into) in [&self.met.client, &self.met.server].iter().zip(&self.into) {
+            assert_eq!(host.log.done, [(7, Ok(()))]);
+            assert!(into.to_vec() == pattern(self.len), "{}", self.len);
+        }
+    }
+}
+
+/// Each processor has bytes of its own to copy then: neither waits for pieces, or sends any.
+#[test]
+fn both_sides_of_two_transfers_copy_for_themselves() {
+    let len = 1 << 20;
+    let mut both = BothWays::start(ShmConfig::default(), len);
+    both.met.client.poll();
+    for _ in 0..3 {
+        both.met.server.poll();
+        both.met.client.poll();
+        both.met.client.poll();
+    }
+    // What is left of either transfer, either side may copy; by now each has copied its own half.
+    for into in &both.into {
+        assert!(into.to_vec()[..len / 2] == pattern(len)[..len / 2]);
+    }
+    both.finish();
+}
+
+#[test]
+fn transfers_of_every_length_arrive_in_both_directions() {
+    let attach_off = ShmConfig {
+        attach: AttachPolicy::Off,
+        ..ShmConfig::default()
+    };
+    for config in [ShmConfig::default(), attach_off] {
+        for around in [24 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 2 << 20] {
+            for len in [around - 1, around, around + 1] {
+                BothWays::start(config.clone(), len).finish();
+            }
+        }
+    }
+}
+
+/// The one that is left has an error for its own transfer, and its memory back.
+#[test]
+fn a_side_that_leaves_in_the_middle_ends_both_transfers() {
+    for polls in 0..6 {
+        let len = 3 << 20;
+        let BothWays { met, into, .. } = {
+            let mut both = BothWays::start(ShmConfig::default(), len);
+            for _ in 0..polls {
+                both.met.client.poll();
+                both.met.server.poll();
+            }
+            both
+        };
+        let mut client = met.client;
+        drop(met.server);
+        client.until("the client knows", |client| !client.log.down.is_empty());
+        match &client.log.done[..] {
+            [(7, Ok(()))] => assert!(into[0].to_vec() == pattern(len)),
+            [(7, Err(_))] => {}
+            done => panic!("{done:?}"),
+        }
+    }
 }

@@ -13,9 +13,9 @@ use rustix::process::geteuid;
 use super::support::*;
 use crate::error::PeerError;
 use crate::method::Method;
-use crate::tcp::beginning::same_user;
+use crate::tcp::connection_setup::same_user;
 use crate::tcp::handshake::{Handshake, Role};
-use crate::trust::is_let_in;
+use crate::trust::is_accepted_user;
 use crate::trust::test_users::{as_user, users};
 
 /// Connects again and again until `over`, and counts it. At most `most` connections are kept, which in turn send
@@ -46,7 +46,7 @@ fn half_a_hello() -> Vec<u8> {
         pid: std::process::id(),
         descriptor: 3,
     };
-    let mut hello = Handshake::new(Role::Initiator, terms(None, true, holder)).take_output();
+    let mut hello = Handshake::new(Role::Initiator, config(None, true, holder)).take_output();
     hello.truncate(hello.len() / 2);
     hello
 }
@@ -84,8 +84,8 @@ fn a_process_that_ends_in_the_handshake_is_no_stranger() {
 
 #[test]
 fn without_a_key_other_users_are_refused_before_their_greeting() {
-    assert!(is_let_in(7, 7) && is_let_in(0, 0));
-    assert!(!is_let_in(8, 7) && !is_let_in(0, 7) && !is_let_in(7, 0));
+    assert!(is_accepted_user(7, 7) && is_accepted_user(0, 0));
+    assert!(!is_accepted_user(8, 7) && !is_accepted_user(0, 7) && !is_accepted_user(7, 0));
     let mut server = Node::new(plain());
     let address = server.listen();
     for uid in users() {

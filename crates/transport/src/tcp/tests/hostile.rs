@@ -23,7 +23,7 @@ fn come_up(server: &mut Node, at: &str) -> TcpStream {
         pid: std::process::id(),
         descriptor: stream.as_raw_fd() as u32,
     };
-    let mut handshake = Handshake::new(Role::Initiator, terms(None, true, holder));
+    let mut handshake = Handshake::new(Role::Initiator, config(None, true, holder));
     stream.write_all(&handshake.take_output()).unwrap();
     let ups = server.seen.ups.len();
     let mut buffer = [0; 1000];

@@ -6,7 +6,7 @@ use super::support::*;
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::method::{Identity, Method};
-use crate::nodes::exchange::Proving;
+use crate::nodes::handshake::NodeProof;
 use crate::nodes::tests::{Cluster, NEVER, liar, member, membership};
 use crate::nodes::{Authority, CLIENT, Certificate, Member, Membership, Nodes};
 use crate::tcp::TcpConfig;
@@ -173,17 +173,17 @@ fn nodes_and_holders_of_the_key_alone_do_not_talk() {
 #[test]
 fn nobody_on_the_way_has_nodes_not_prove_which_they_are() {
     let cluster = Cluster::new();
-    let terms = |member: Option<&Member>| {
-        let mut terms = terms(Some([0x42; 32]), true, Default::default());
-        let proving = |member| Proving::called(&Nodes::new(cluster.knowing(member)));
-        terms.nodes = member.map(proving);
-        terms
+    let config = |member: Option<&Member>| {
+        let mut config = config(Some([0x42; 32]), true, Default::default());
+        let proving = |member| NodeProof::called(&Nodes::new(cluster.knowing(member)));
+        config.nodes = member.map(proving);
+        config
     };
     for with_nodes in [true, false] {
         for (at, bit) in [(20, 2), (8, 2), (23, 2), (8, 3), (0, 0)] {
             let side = |member| with_nodes.then_some(member);
-            let mut initiator = Handshake::new(Role::Initiator, terms(side(&cluster.client)));
-            let mut responder = Handshake::new(Role::Responder, terms(side(&cluster.server)));
+            let mut initiator = Handshake::new(Role::Initiator, config(side(&cluster.client)));
+            let mut responder = Handshake::new(Role::Responder, config(side(&cluster.server)));
             let mut came_up = 0;
             let mut change = bit;
             let mut is_over = false;

@@ -6,7 +6,7 @@ use super::support::*;
 use crate::error::{PeerError, TransferError};
 use crate::method::{Access, Direction, Method, Peer, Registration, Transfer};
 use crate::tcp::TcpConfig;
-use crate::tcp::handshake::{Handshake, Role, Terms};
+use crate::tcp::handshake::{Handshake, HandshakeConfig, Role};
 use crate::tcp::slots::Origin;
 use causeway_sys::memory::Memory;
 use causeway_sys::net;
@@ -232,7 +232,7 @@ fn an_unknown_ticket_opens_no_subflow() {
         Origin::Connected { targets, at } => targets[*at],
         _ => panic!("the peer comes first"),
     };
-    let places = server.tcp.slots.len();
+    let slots = server.tcp.slots.len();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_nonblocking(true).unwrap();
     let holder = Holder {
@@ -241,10 +241,10 @@ fn an_unknown_ticket_opens_no_subflow() {
     };
     let mut handshake = Handshake::new(
         Role::Initiator,
-        Terms {
+        HandshakeConfig {
             ticket: Some(Ticket([9; TICKET_BYTES])),
             connections: 3,
-            ..terms(None, false, holder)
+            ..config(None, false, holder)
         },
     );
     stream.write_all(&handshake.take_output()).unwrap();
@@ -258,7 +258,7 @@ fn an_unknown_ticket_opens_no_subflow() {
         }
         Err(error) => error.kind() != std::io::ErrorKind::WouldBlock,
     });
-    assert_eq!(server.tcp.slots.len(), places);
+    assert_eq!(server.tcp.slots.len(), slots);
     assert_eq!(server.tcp.half_open.len(), 0);
     assert!(server.seen.downs.is_empty(), "its peers are not concerned");
 }

@@ -9,7 +9,7 @@ use causeway_wire::tcp::{FORMATS, Header, Holder, Kind};
 use crate::address::Address;
 use crate::error::{PeerError, SendError, TransferError};
 use crate::method::{Direction, Method, Packet, Peer, Sink, Token, Transfer};
-use crate::tcp::handshake::{Terms, has_fast_aes};
+use crate::tcp::handshake::{HandshakeConfig, has_fast_aes};
 use crate::tcp::{Tcp, TcpConfig};
 
 /// Far longer than any wait here takes on an idle machine.
@@ -28,8 +28,8 @@ pub(super) fn keyed(encrypt: bool) -> TcpConfig {
 }
 
 /// For handshakes made by hand.
-pub(super) fn terms(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Terms {
-    Terms {
+pub(super) fn config(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> HandshakeConfig {
+    HandshakeConfig {
         key: key.map(Into::into),
         encrypt,
         holder,

@@ -8,7 +8,7 @@ use super::support::*;
 use crate::error::{Error, PeerError};
 use crate::method::{Identity, Method};
 use crate::tcp::TcpConfig;
-use crate::tcp::handshake::{Agreement, Handshake, Protection, Role, Terms};
+use crate::tcp::handshake::{Agreement, Handshake, HandshakeConfig, Protection, Role};
 use causeway_wire::formats::Formats;
 use causeway_wire::tcp::{
     HELLO_BYTES, Holder, RECORD_TAG_BYTES, Refusal, STEP_HEADER_BYTES, StepKind, record,
@@ -180,7 +180,7 @@ fn authenticated_records_cannot_be_forged_altered_repeated_or_left_out() {
 fn a_peer_that_cannot_authenticate_records_encrypts_them() {
     let old = Formats::only(5);
     for (encrypt, other) in [(true, 0), (false, 0), (true, 1), (false, 1)] {
-        let mut sides = [false, false].map(|wanted| Terms {
+        let mut sides = [false, false].map(|wanted| HandshakeConfig {
             encrypt: wanted,
             ..with_key([true, true])[0].clone()
         });
@@ -199,7 +199,7 @@ fn a_peer_that_cannot_authenticate_records_encrypts_them() {
 fn an_attacker_on_the_path_cannot_choose_the_protection() {
     for wanted in [[true, true], [true, false], [false, true], [false, false]] {
         let sides = || {
-            wanted.map(|encrypt| Terms {
+            wanted.map(|encrypt| HandshakeConfig {
                 encrypt,
                 ..with_key([true, true])[0].clone()
             })
@@ -228,12 +228,12 @@ fn a_recorded_handshake_proves_nothing() {
         // An honest initiator's messages, recorded.
         let mut honest = Handshake::new(
             Role::Initiator,
-            terms(Some([0x42; 32]), encrypt, Holder::default()),
+            config(Some([0x42; 32]), encrypt, Holder::default()),
         );
         let mut recorded = vec![honest.take_output()];
         let mut responder = Handshake::new(
             Role::Responder,
-            terms(Some([0x42; 32]), encrypt, Holder::default()),
+            config(Some([0x42; 32]), encrypt, Holder::default()),
         );
         for _ in 0..2 {
             responder
@@ -269,7 +269,7 @@ fn agreed(server: &mut Node, at: &str, encrypt: bool) -> (TcpStream, Protection)
     stream.set_nonblocking(true).unwrap();
     let mut handshake = Handshake::new(
         Role::Initiator,
-        terms(Some([0x42; 32]), encrypt, Holder::default()),
+        config(Some([0x42; 32]), encrypt, Holder::default()),
     );
     stream.write_all(&handshake.take_output()).unwrap();
     let mut agreement = None;
@@ -288,7 +288,7 @@ fn agreed(server: &mut Node, at: &str, encrypt: bool) -> (TcpStream, Protection)
 /// Lets two handshakes talk, changing the initiator's hello on the way; returns what each side agrees on, and the errors
 /// of the initiator and of the responder.
 fn talk(
-    sides: [Terms; 2],
+    sides: [HandshakeConfig; 2],
     change: impl Fn(&mut Vec<u8>),
 ) -> ([Option<Agreement>; 2], [Option<PeerError>; 2]) {
     let [initiator, responder] = sides;
@@ -315,10 +315,10 @@ fn talk(
 }
 
 /// The terms of two sides with a key, whose processors are fast at AES or not.
-fn with_key(fast_aes: [bool; 2]) -> [Terms; 2] {
-    fast_aes.map(|fast_aes| Terms {
+fn with_key(fast_aes: [bool; 2]) -> [HandshakeConfig; 2] {
+    fast_aes.map(|fast_aes| HandshakeConfig {
         fast_aes,
-        ..terms(Some([0x42; 32]), true, Holder::default())
+        ..config(Some([0x42; 32]), true, Holder::default())
     })
 }
 
@@ -357,7 +357,7 @@ fn builds_that_share_a_format_understand_each_other_and_others_name_both() {
             for other in [0, 1] {
                 let mut sides = match keyed {
                     true => with_key([true, true]),
-                    false => [(); 2].map(|()| terms(None, false, Holder::default())),
+                    false => [(); 2].map(|()| config(None, false, Holder::default())),
                 };
                 sides[other].formats = theirs;
                 let (agreements, errors) = talk(sides, |_| {});
@@ -379,7 +379,7 @@ fn builds_that_share_a_format_understand_each_other_and_others_name_both() {
 /// The first bytes of a caller of format 4, as it sent them.
 #[test]
 fn a_caller_of_format_4_is_refused_for_its_format() {
-    let mut responder = Handshake::new(Role::Responder, terms(None, false, Holder::default()));
+    let mut responder = Handshake::new(Role::Responder, config(None, false, Holder::default()));
     let hello = b"causeway\x04\x00\x00\x00\x01\0\0\0\x02\0\0\0\x01\x04\0\0";
     let error = responder.input(hello, &mut |_| Ok(())).unwrap_err();
     let said = error.reason();
@@ -422,8 +422,8 @@ fn a_recording_of_another_handshake_is_refused_at_once() {
         let theirs = received(server, &mut stream, HELLO_BYTES);
         (stream, theirs)
     };
-    let terms = terms(Some([0x42; 32]), true, Holder::default());
-    let mut caller = Handshake::new(Role::Initiator, terms);
+    let config = config(Some([0x42; 32]), true, Holder::default());
+    let mut caller = Handshake::new(Role::Initiator, config);
     let hello = caller.take_output();
     let (mut stream, theirs) = greet(&mut server, &hello);
     let _ = caller.input(&theirs, &mut |_| Ok(())).unwrap();

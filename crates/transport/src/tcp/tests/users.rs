@@ -10,7 +10,7 @@ use causeway_wire::codec::Wire as _;
 use causeway_wire::user::User;
 
 use super::support::*;
-use crate::agent::{Agent, Credentials, Speaker};
+use crate::agent::{Agent, AgentHandshake, Credentials};
 use crate::method::{Identity, Method, Peer};
 use crate::tcp::TcpConfig;
 
@@ -82,17 +82,17 @@ impl Drop for Speaking {
 }
 
 fn serve(mut listener: RecordListener, credentials: &Credentials, is_over: &AtomicBool) {
-    let mut calls: Vec<(RecordSocket, Speaker)> = Vec::new();
+    let mut calls: Vec<(RecordSocket, AgentHandshake)> = Vec::new();
     let mut room = [0; MAX_MESSAGE_BYTES];
     while !is_over.load(Ordering::Relaxed) {
         if let Accepted::Connection(socket) = listener.accept(&[]).unwrap() {
-            calls.push((socket, Speaker::new(USER)));
+            calls.push((socket, AgentHandshake::new(USER)));
         }
-        calls.retain_mut(|(socket, speaker)| match socket.receive(&mut room) {
+        calls.retain_mut(|(socket, handshake)| match socket.receive(&mut room) {
             Ok(Received::Record(len, _)) => {
                 let request = Request::from_bytes(&room[..len]).unwrap();
-                let reply = speaker.on_request(credentials, &request);
-                socket.send(&reply.to_bytes(), &[]).is_ok() && !speaker.is_over()
+                let reply = handshake.on_request(credentials, &request);
+                socket.send(&reply.to_bytes(), &[]).is_ok() && !handshake.is_over()
             }
             Ok(Received::Nothing) => true,
             _ => false,

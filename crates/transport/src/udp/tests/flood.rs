@@ -206,10 +206,10 @@ fn a_source_of_half_open_connections_takes_no_place_of_others() {
         server.open(address(7, 5000 + n), 1, true);
     }
     let late = (address(7, 9000), 1);
-    for (wait, is_let_in) in [(Duration::ZERO, false), (Duration::from_secs(1), true)] {
+    for (wait, is_accepted) in [(Duration::ZERO, false), (Duration::from_secs(1), true)] {
         server.now += wait;
         server.open(late.0, late.1, true);
-        assert_eq!(server.core.by_caller.contains_key(&late), is_let_in);
+        assert_eq!(server.core.by_caller.contains_key(&late), is_accepted);
     }
 }
 

@@ -7,9 +7,9 @@ use crate::buffer::{OwnedBuffer, temporary};
 use crate::caller::Caller;
 use crate::collective::Blocks;
 use crate::error::{Error, Result};
+use crate::exchange::bytes_of;
 use crate::node::{self, Started};
 use crate::process::{Active, Process};
-use crate::told::bytes_of;
 
 /// Does an operation in memory that all processes of the communicator have. Returns `false` if they have none: it is to be done by messages.
 fn in_area(
@@ -20,16 +20,16 @@ fn in_area(
     loop {
         match caller.with(&start)? {
             Started::Done => return Ok(true),
-            Started::Going(active) => return caller.wait(active).map(|_| true),
+            Started::Active(active) => return caller.wait(active).map(|_| true),
             Started::ByMessages => return Ok(false),
             Started::Make => node::make_area(caller, communicator)?,
         }
     }
 }
 
-/// Exchanges some numbers as [`tell`] does, in memory that all processes have if there is some. All processes call this function in the
-/// same step, and none of them [`tell`]. The numbers of all arrive in `into`, which has room for them.
-pub(crate) fn tell_nearby<const N: usize>(
+/// Exchanges some numbers as [`exchange_numbers`] does, in memory that all processes have if there is some. All processes call this function in the
+/// same step, and none of them [`exchange_numbers`]. The numbers of all arrive in `into`, which has room for them.
+pub(crate) fn exchange_numbers_nearby<const N: usize>(
     caller: &mut impl Caller,
     communicator: usize,
     numbers: [i64; N],
@@ -44,7 +44,8 @@ pub(crate) fn tell_nearby<const N: usize>(
         true => {}
         false => {
             let into = into.memory.clone();
-            let active = caller.with(|process| begin_telling(process, communicator, from, into))?;
+            let active =
+                caller.with(|process| begin_allgather(process, communicator, from, into))?;
             caller.wait(active)?;
         }
     }
@@ -76,7 +77,7 @@ fn broadcast(caller: &mut impl Caller, communicator: usize, buffer: &OwnedBuffer
 }
 
 /// Exchanges some numbers: returns those of all processes of a communicator, by rank.
-pub(crate) fn tell<const N: usize>(
+pub(crate) fn exchange_numbers<const N: usize>(
     caller: &mut impl Caller,
     communicator: usize,
     numbers: [i64; N],
@@ -85,7 +86,7 @@ pub(crate) fn tell<const N: usize>(
     let (active, memory) = caller.with(|process| {
         let size = process.communicator(communicator)?.size();
         let memory = temporary(size as usize * N * WORD)?;
-        let active = begin_telling(process, communicator, own, memory.clone())?;
+        let active = begin_allgather(process, communicator, own, memory.clone())?;
         Ok((active, memory))
     })?;
     caller.wait(active)?;
@@ -93,7 +94,7 @@ pub(crate) fn tell<const N: usize>(
 }
 
 /// Begins to send all processes of a communicator as many bytes as each of them sends, by messages.
-fn begin_telling(
+fn begin_allgather(
     process: &mut Process,
     communicator: usize,
     own: OwnedBuffer,
@@ -141,8 +142,8 @@ pub(crate) fn agree_on<T>(
     arguments: [i64; 2],
 ) -> Result<T> {
     let class = class_of(&result);
-    let all = tell(caller, communicator, [class, arguments[0], arguments[1]])?;
-    judge(&all, result, what, arguments)
+    let all = exchange_numbers(caller, communicator, [class, arguments[0], arguments[1]])?;
+    check_results(&all, result, what, arguments)
 }
 
 /// Numbers that the first process finds out for all.
@@ -158,7 +159,7 @@ pub(crate) fn class_of<T>(result: &Result<T>) -> i64 {
 
 /// This process's result, if those of all processes are good, with the same arguments. Each has sent the class of its error,
 /// its arguments, and its other numbers.
-pub(crate) fn judge<T, const N: usize>(
+pub(crate) fn check_results<T, const N: usize>(
     all: &[[i64; N]],
     result: Result<T>,
     what: &str,
@@ -198,15 +199,15 @@ pub(crate) fn agree_on_first<T>(
         four,
         five,
     ];
-    let all = tell(caller, communicator, own)?;
-    let value = judge(&all, result, what, arguments)?;
+    let all = exchange_numbers(caller, communicator, own)?;
+    let value = check_results(&all, result, what, arguments)?;
     let [_, _, _, found @ ..] = all[0];
     Ok((value, found))
 }
 
 /// Sends the first process's bytes, of which there are `len`, to all. The inner result is that of this process alone. A process that has no
 /// memory for so many bytes returns an error at once, while the others are still waiting in this step.
-pub(crate) fn tell_all(
+pub(crate) fn broadcast_first(
     caller: &mut impl Caller,
     communicator: usize,
     own: Option<&[u8]>,

@@ -13,18 +13,19 @@ use crate::buffer::temporary;
 use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::error::{Error, Result};
+use crate::exchange::{BYTES, Exchange, WORDS};
 use crate::group::Group;
+use crate::info::Info;
 use crate::node::state::Node;
-use crate::process::{Active, Going, Process};
+use crate::process::{Active, Process, State};
 use crate::schedule::Among;
 use crate::steps::Steps;
-use crate::told::{BYTES, Told, WORDS};
 
 /// A process of a new communicator: its number in the program, and its peer.
 type Member = (u32, Peer);
 
 /// The peer for a process that has this number of the new communicator.
-pub(crate) fn reached(peer: Peer, number: i64) -> Result<Peer> {
+pub(crate) fn peer_in_context(peer: Peer, number: i64) -> Result<Peer> {
     let number = u32::try_from(number)
         .ok()
         .filter(|number| *number < MOST)
@@ -36,7 +37,7 @@ pub(crate) fn reached(peer: Peer, number: i64) -> Result<Peer> {
 }
 
 /// Steps that send the words of each process to all others, round a ring.
-pub(crate) fn telling(
+pub(crate) fn allgather_words(
     steps: &mut Steps,
     place: Place,
     words: [i64; WORDS],
@@ -52,15 +53,15 @@ pub(crate) fn telling(
 
 /// Steps that send all processes values of `size` bytes; the first word that a process has sent before is the number of its
 /// values. Returns the memory that has those of all processes in the end.
-pub(crate) fn telling_more(
+pub(crate) fn allgather_values(
     steps: &mut Steps,
     place: Place,
-    told: &[[i64; WORDS]],
+    exchanged: &[[i64; WORDS]],
     size: usize,
     own: &Memory,
 ) -> Result<Memory> {
     let wrong = || Error::new(abi::ERR_INTERN, "a process sent a wrong length");
-    let lengths = told.iter().map(|words| {
+    let lengths = exchanged.iter().map(|words| {
         let many = usize::try_from(words[1]).ok()?;
         many.checked_mul(size)
     });
@@ -95,8 +96,14 @@ impl Process {
         Ok(number)
     }
 
-    /// Starts to send all processes of a communicator this process's number of the new one and two values of the caller's.
-    pub fn tell(&mut self, communicator: usize, values: [i64; 2]) -> Result<(Active, Told)> {
+    /// Starts to send all processes of a communicator this process's number of the new one and two values of the caller's. `name` is
+    /// the program's call.
+    pub fn start_exchange(
+        &mut self,
+        communicator: usize,
+        values: [i64; 2],
+        name: &'static str,
+    ) -> Result<(Active, Exchange)> {
         let number = self.number()?;
         let sites = self.sites(communicator)?;
         let (place, rotation) = sites.all();
@@ -106,49 +113,53 @@ impl Process {
             let at = (rank + rotation.0 as usize) % many * BYTES;
             memory.slice(at..at + BYTES)
         }));
-        let mut steps = Steps::on(communicator).called("making a communicator");
+        let mut steps = Steps::on(communicator).called(name);
         steps.rotate(rotation);
         let words = [number.into(), values[0], values[1]];
-        telling(&mut steps, place, words, &blocks)?;
-        let told = Told {
+        allgather_words(&mut steps, place, words, &blocks)?;
+        let exchanged = Exchange {
             communicator,
             number,
             memory,
             new: abi::COMM_NULL,
         };
-        Ok((self.begin(steps)?, told))
+        Ok((self.begin(steps)?, exchanged))
     }
 
     /// Starts to send the same to the processes of a group.
-    fn tell_among(
+    fn exchange_among(
         &mut self,
         (communicator, rank): (usize, u32),
         among: Among,
         values: [i64; 2],
-    ) -> Result<(Active, Told)> {
+    ) -> Result<(Active, Exchange)> {
         let number = self.number()?;
         let size = among.peers.len() as u32;
         let memory = temporary(size as usize * BYTES)?;
         let blocks = crate::collective::split(&memory, size);
         let mut steps = Steps::on(communicator).called("making a communicator");
         let words = [number.into(), values[0], values[1]];
-        telling(&mut steps, Place { rank, size }, words, &blocks)?;
-        let told = Told {
+        allgather_words(&mut steps, Place { rank, size }, words, &blocks)?;
+        let exchanged = Exchange {
             communicator,
             number,
             memory,
             new: abi::COMM_NULL,
         };
-        Ok((self.begin_among(steps, among), told))
+        Ok((self.begin_among(steps, among), exchanged))
     }
 
     /// Starts to send all processes numbers; the first value that a process has sent before is the number of its numbers. Returns the memory
     /// that has those of all processes in the end.
-    pub fn tell_numbers(&mut self, told: &Told, numbers: &[i32]) -> Result<(Active, Memory)> {
-        let place = self.place(told.communicator)?;
+    pub fn exchange_numbers(
+        &mut self,
+        exchanged: &Exchange,
+        numbers: &[i32],
+    ) -> Result<(Active, Memory)> {
+        let place = self.place(exchanged.communicator)?;
         let own = Memory::from_vec(numbers.iter().flat_map(|one| one.to_ne_bytes()).collect());
-        let mut steps = Steps::on(told.communicator).called("making a communicator");
-        let all = telling_more(&mut steps, place, &told.all(), 4, &own)?;
+        let mut steps = Steps::on(exchanged.communicator).called("making a communicator");
+        let all = allgather_values(&mut steps, place, &exchanged.all(), 4, &own)?;
         Ok((self.begin(steps)?, all))
     }
 
@@ -156,14 +167,16 @@ impl Process {
     #[expect(clippy::type_complexity, reason = "it has no use elsewhere")]
     fn members(
         &self,
-        told: &Told,
+        exchanged: &Exchange,
     ) -> Result<(Vec<(Member, [i64; WORDS])>, Vec<(Member, [i64; WORDS])>)> {
-        let parent = self.communicator(told.communicator)?;
+        let parent = self.communicator(exchanged.communicator)?;
         let remote = parent.remote.iter().flat_map(|group| group.members());
         let processes = remote.chain(parent.local.members());
-        let all = processes.zip(parent.everyone.iter()).zip(told.all());
+        let all = processes.zip(parent.everyone.iter()).zip(exchanged.all());
         let mut remote = all
-            .map(|((process, peer), words)| Ok(((*process, reached(*peer, words[0])?), words)))
+            .map(|((process, peer), words)| {
+                Ok(((*process, peer_in_context(*peer, words[0])?), words))
+            })
             .collect::<Result<Vec<_>>>()?;
         let local = remote.split_off(
             parent
@@ -213,28 +226,37 @@ impl Process {
     }
 
     /// Adds a communicator of processes of another one.
-    fn add_below(&mut self, told: &Told, local: &[Member], remote: &[Member]) -> Result<usize> {
-        let parent = self.communicator(told.communicator)?;
+    fn add_below(
+        &mut self,
+        exchanged: &Exchange,
+        local: &[Member],
+        remote: &[Member],
+    ) -> Result<usize> {
+        let parent = self.communicator(exchanged.communicator)?;
         let (handler, is_first) = (parent.error_handler, parent.is_first);
         let remote = parent.remote.is_some().then_some((remote, is_first));
         let session = parent.local.session();
-        let new = self.add((told.number, handler), local, remote)?;
+        let new = self.add((exchanged.number, handler), local, remote)?;
         self.set_session(new, session)
     }
 
     /// Starts to make a communicator of the same processes, which can be used when that is done. The caller copies name and
     /// attributes.
-    pub fn duplicate(&mut self, communicator: usize) -> Result<(Active, Told)> {
-        let (mut active, mut told) = self.tell(communicator, [0; 2])?;
-        told.new = self.add_duplicate(communicator, told.number)?;
-        if let Going::Schedule(schedule) = active.state {
-            active.state = Going::Making(schedule, Box::new(told.clone()));
+    pub fn duplicate(
+        &mut self,
+        communicator: usize,
+        name: &'static str,
+    ) -> Result<(Active, Exchange)> {
+        let (mut active, mut exchanged) = self.start_exchange(communicator, [0; 2], name)?;
+        exchanged.new = self.add_duplicate(communicator, exchanged.number)?;
+        if let State::Schedule(schedule) = active.state {
+            active.state = State::Creation(schedule, Box::new(exchanged.clone()));
         }
-        Ok((active, told))
+        Ok((active, exchanged))
     }
 
     /// Adds a duplicate that this process knows by a number. It can be used when all processes have sent their numbers of it
-    /// ([`Process::settle_made`]).
+    /// ([`Process::finish_creation`]).
     pub(crate) fn add_duplicate(&mut self, communicator: usize, number: u32) -> Result<usize> {
         let parent = self.communicator(communicator)?;
         let mut new = Communicator {
@@ -243,33 +265,35 @@ impl Process {
         };
         (new.collectives, new.kept_collectives) = (0, 0);
         new.attributes.clear();
+        // Since MPI 4.0, hints are not passed on.
+        new.info = Info::default();
         new.node = Node::default();
         new.name.clear();
         self.communicators.insert(new)
     }
 
     /// Makes a communicator of the same processes, which have all sent their numbers.
-    pub(crate) fn duplicate_by(&mut self, told: &Told) -> Result<usize> {
-        let (local, _) = self.members(told)?;
+    pub(crate) fn duplicate_by(&mut self, exchanged: &Exchange) -> Result<usize> {
+        let (local, _) = self.members(exchanged)?;
         let local = Vec::from_iter(local.into_iter().map(|(member, _)| member));
-        self.add_below(told, &local, &[])
+        self.add_below(exchanged, &local, &[])
     }
 
     /// Makes a duplicate usable: all processes have sent their numbers of it.
-    pub(crate) fn settle_made(&mut self, told: &Told) -> Result<()> {
-        self.settle_duplicate(told.new, told.all().iter().map(|words| words[0]))
+    pub(crate) fn finish_creation(&mut self, exchanged: &Exchange) -> Result<()> {
+        self.finish_duplicate(exchanged.new, exchanged.all().iter().map(|words| words[0]))
     }
 
     /// Sets the numbers of a duplicate that the processes have sent, which are in the order of the communicator's
     /// `everyone`.
-    pub(crate) fn settle_duplicate(
+    pub(crate) fn finish_duplicate(
         &mut self,
         new: usize,
         numbers: impl Iterator<Item = i64>,
     ) -> Result<()> {
         let new = self.communicators.get_mut(new)?;
         let all = new.everyone.iter().zip(numbers);
-        let everyone = all.map(|(peer, number)| reached(*peer, number));
+        let everyone = all.map(|(peer, number)| peer_in_context(*peer, number));
         new.everyone = everyone.collect::<Result<_>>()?;
         new.peers = match &new.remote {
             None => Arc::clone(&new.everyone),
@@ -280,9 +304,9 @@ impl Process {
 
     /// Makes a communicator of the processes with the same colour, in the order of their keys: these are the two values that were sent. `None`
     /// for those whose colour is `MPI_UNDEFINED`, and for those of an inter-communicator with no process of the same colour in the other group.
-    pub fn split(&mut self, told: &Told) -> Result<Option<usize>> {
-        let (local, remote) = self.members(told)?;
-        let parent = self.communicator(told.communicator)?;
+    pub fn split(&mut self, exchanged: &Exchange) -> Result<Option<usize>> {
+        let (local, remote) = self.members(exchanged)?;
+        let parent = self.communicator(exchanged.communicator)?;
         let (rank, is_inter) = (parent.rank as usize, parent.remote.is_some());
         let color = local[rank].1[1];
         if color == i64::from(abi::UNDEFINED) {
@@ -298,7 +322,7 @@ impl Process {
         if is_inter && remote.is_empty() {
             return Ok(None);
         }
-        self.add_below(told, &local, &remote).map(Some)
+        self.add_below(exchanged, &local, &remote).map(Some)
     }
 
     /// The two values that a process sends for [`Process::create`]: whether it is in the group, and its rank there.
@@ -311,9 +335,9 @@ impl Process {
 
     /// Makes a communicator of a group of its processes. `None` for those that are not in it. Of an inter-communicator, each
     /// side has a group of its own.
-    pub fn create(&mut self, told: &Told, group: &Arc<Group>) -> Result<Option<usize>> {
-        let (local, mut remote) = self.members(told)?;
-        let parent = self.communicator(told.communicator)?;
+    pub fn create(&mut self, exchanged: &Exchange, group: &Arc<Group>) -> Result<Option<usize>> {
+        let (local, mut remote) = self.members(exchanged)?;
+        let parent = self.communicator(exchanged.communicator)?;
         let is_inter = parent.remote.is_some();
         let ranks = group
             .members()
@@ -330,17 +354,17 @@ impl Process {
         }
         let local = Vec::from_iter(ranks.iter().map(|rank| local[*rank as usize].0));
         let remote = Vec::from_iter(remote.iter().map(|(member, _)| *member));
-        self.add_below(told, &local, &remote).map(Some)
+        self.add_below(exchanged, &local, &remote).map(Some)
     }
 
     /// Starts to make a communicator of a group of processes of another one, by these alone. The tag distinguishes several of them from
     /// each other.
-    pub fn tell_group(
+    pub fn start_create_group(
         &mut self,
         communicator: usize,
         group: &Group,
         tag: i32,
-    ) -> Result<(Active, Told)> {
+    ) -> Result<(Active, Exchange)> {
         let tag = crate::communicator::check_tag(tag)?;
         let parent = self.communicator(communicator)?;
         if parent.remote.is_some() {
@@ -354,28 +378,32 @@ impl Process {
             Error::new(abi::ERR_GROUP, text)
         })?;
         let among = Among {
-            channel: Channel::Making,
-            context: parent.context(Channel::Making),
+            channel: Channel::Creation,
+            context: parent.context(Channel::Creation),
             tag,
             peers,
         };
         let rank = self.rank_in(group)?;
-        self.tell_among((communicator, rank), among, [0; 2])
+        self.exchange_among((communicator, rank), among, [0; 2])
     }
 
     /// Starts to make a communicator of a group of processes that need not have a communicator in common.
-    pub fn tell_strangers(&mut self, group: &Group, name: &[u8]) -> Result<(Active, Told)> {
-        let among = self.strangers(group, name)?;
+    pub fn start_create_from_group(
+        &mut self,
+        group: &Group,
+        name: &[u8],
+    ) -> Result<(Active, Exchange)> {
+        let among = self.among_group(group, name)?;
         let rank = self.rank_in(group)?;
         // Each process numbers other processes itself.
         let members = group.members().iter();
-        let identities = members.filter_map(|member| self.contacts.identity(*member));
+        let identities = members.filter_map(|member| self.process_table.identity(*member));
         let group = Vec::from_iter(identities.flat_map(|(world, rank)| {
             let bytes = [world.to_ne_bytes(), u64::from(rank).to_ne_bytes()];
             bytes.into_iter().flatten()
         }));
         let values = [hash(name), hash(&group)];
-        self.tell_among((abi::COMM_SELF, rank), among, values)
+        self.exchange_among((abi::COMM_SELF, rank), among, values)
     }
 
     pub(crate) fn rank_in(&self, group: &Group) -> Result<u32> {
@@ -384,7 +412,7 @@ impl Process {
     }
 
     /// The processes of a group that has no communicator.
-    pub(crate) fn strangers(&self, group: &Group, name: &[u8]) -> Result<Among> {
+    pub(crate) fn among_group(&self, group: &Group, name: &[u8]) -> Result<Among> {
         let reach = |member: &u32| {
             let peer = self.peers.get(*member as usize)?;
             Some(Peer {
@@ -394,8 +422,8 @@ impl Process {
         };
         let peers: Option<Arc<[Peer]>> = group.members().iter().map(reach).collect();
         Ok(Among {
-            channel: Channel::Making,
-            context: NONE * CONTEXTS + Channel::Making as u32,
+            channel: Channel::Creation,
+            context: NONE * CONTEXTS + Channel::Creation as u32,
             tag: hash(name) as u32 & i32::MAX as u32,
             peers: peers.ok_or_else(|| Error::new(abi::ERR_GROUP, "an unknown process"))?,
         })
@@ -405,33 +433,36 @@ impl Process {
     /// if that names one.
     pub fn create_of_group(
         &mut self,
-        told: &Told,
+        exchanged: &Exchange,
         group: &Group,
         handler: Option<usize>,
     ) -> Result<usize> {
-        let all = told.all();
+        let all = exchanged.all();
         if let Some(other) = all.iter().position(|words| words[1..] != all[0][1..]) {
             let text = format!("ranks 0 and {other} give different groups or string tags");
             return Err(Error::new(abi::ERR_NOT_SAME, text));
         }
         let handler = match handler {
             Some(handler) => handler,
-            None => self.communicator(told.communicator)?.error_handler,
+            None => self.communicator(exchanged.communicator)?.error_handler,
         };
         let members = group.members().iter().zip(all);
         let members = members.map(|(process, words)| {
-            Ok((*process, reached(self.peers[*process as usize], words[0])?))
+            Ok((
+                *process,
+                peer_in_context(self.peers[*process as usize], words[0])?,
+            ))
         });
         let members = members.collect::<Result<Vec<_>>>()?;
-        let new = self.add((told.number, handler), &members, None)?;
+        let new = self.add((exchanged.number, handler), &members, None)?;
         self.set_session(new, group.session())
     }
 
     /// Makes one communicator of both groups of an inter-communicator; each process has sent whether its group is to come
     /// last.
-    pub fn merge(&mut self, told: &Told) -> Result<usize> {
-        let (local, remote) = self.members(told)?;
-        let parent = self.communicator(told.communicator)?;
+    pub fn merge(&mut self, exchanged: &Exchange) -> Result<usize> {
+        let (local, remote) = self.members(exchanged)?;
+        let parent = self.communicator(exchanged.communicator)?;
         let (handler, session) = (parent.error_handler, parent.local.session());
         let first = |all: &[(Member, [i64; WORDS])]| all.first().map_or(0, |(_, words)| words[1]);
         let is_first = match (first(&local), first(&remote)) {
@@ -445,7 +476,7 @@ impl Process {
             (remote, local)
         };
         let all = before.into_iter().chain(behind).map(|(member, _)| member);
-        let new = self.add((told.number, handler), &Vec::from_iter(all), None)?;
+        let new = self.add((exchanged.number, handler), &Vec::from_iter(all), None)?;
         self.set_session(new, session)
     }
 
@@ -470,7 +501,7 @@ impl Process {
     /// The host of this process, as a colour for [`Process::split`]: the same for processes that share memory, of whatever
     /// program.
     pub fn host(&self) -> i64 {
-        hash(self.contacts.own.host.as_bytes()) & i64::MAX
+        hash(self.process_table.own.host.as_bytes()) & i64::MAX
     }
 
     /// `MPI_IDENT`, `MPI_CONGRUENT`, `MPI_SIMILAR` or `MPI_UNEQUAL`.

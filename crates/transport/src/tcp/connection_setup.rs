@@ -15,21 +15,21 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 
 use super::handshake::{
-    Agency, Agreement, Handshake, Role, Terms, Unverified, has_fast_aes, nonce,
+    AgentCall, Agreement, Handshake, HandshakeConfig, Role, Unverified, has_fast_aes, nonce,
 };
 use super::link::{Buffers, Link, Phase, broken};
-use super::places::Whence;
 use super::slots::{Origin, PeerState};
+use super::user_limits::UserOrigin;
 use super::{SCHEME, Tcp, TcpConfig};
-use crate::agent::Line;
+use crate::agent::AgentConnection;
 use crate::error::PeerError;
 use crate::half_open::Source;
 use crate::method::{Identity, Peer, Silence, Sink};
 use crate::nodes::Certificate;
-use crate::nodes::exchange::Proving;
+use crate::nodes::handshake::NodeProof;
 use crate::resolve;
 use crate::slab::RESERVED_GENERATION;
-use crate::trust::{is_let_in, user};
+use crate::trust::{is_accepted_user, user};
 
 /// The most connections that one poll accepts per listener.
 const ACCEPTS_PER_POLL: usize = 32;
@@ -51,8 +51,8 @@ impl Tcp {
         role: Role,
         socket: &OwnedFd,
         ticket: Option<Ticket>,
-        nodes: Option<Proving>,
-        agent: Option<Agency>,
+        nodes: Option<NodeProof>,
+        agent: Option<AgentCall>,
     ) -> Handshake {
         let is_keyed = config.key.is_some() || agent.is_some();
         let drawn = is_keyed.then(nonce);
@@ -65,7 +65,7 @@ impl Tcp {
                 descriptor: socket.as_raw_fd().unsigned_abs(),
             },
         };
-        let terms = Terms {
+        let config = HandshakeConfig {
             key: config.key.clone(),
             encrypt: config.encrypt,
             holder,
@@ -76,7 +76,7 @@ impl Tcp {
             nodes,
             agent,
         };
-        Handshake::new(role, terms)
+        Handshake::new(role, config)
     }
 
     /// Begins to connect to the next target that can be tried. Failure is reported by the next poll.
@@ -167,12 +167,12 @@ impl Tcp {
             return;
         }
         let nodes = self.config.nodes.as_ref();
-        let nodes = match nodes.map(|nodes| Proving::calling(nodes, &state.address)) {
+        let nodes = match nodes.map(|nodes| NodeProof::calling(nodes, &state.address)) {
             Some(Err(cause)) => return self.end(peer, cause, sink),
             Some(Ok(proving)) => Some(proving),
             None => None,
         };
-        let agency = self.config.agent.as_ref().map(|agent| Agency {
+        let agent_call = self.config.agent.as_ref().map(|agent| AgentCall {
             address: state.address.to_string(),
             nodes: agent.nodes,
         });
@@ -182,7 +182,7 @@ impl Tcp {
             &link.socket,
             ticket,
             nodes,
-            agency,
+            agent_call,
         );
         let hello = handshake.take_output();
         link.phase = Phase::Shaking(Box::new(handshake));
@@ -289,7 +289,7 @@ impl Tcp {
         if let Some((_, peer)) = evicted {
             self.evict(peer);
         }
-        let nodes = self.config.nodes.as_ref().map(Proving::called);
+        let nodes = self.config.nodes.as_ref().map(NodeProof::called);
         let handshake = Self::handshake(&self.config, Role::Responder, &socket, None, nodes, None);
         let deadline = now + self.config.connect_timeout;
         let bounds = self.bounds();
@@ -340,7 +340,7 @@ impl Tcp {
             Err(_) => return Ok(Source::host(remote.ip())),
         };
         let me = rustix::process::geteuid().as_raw();
-        if self.config.key.is_none() && !is_let_in(owner.uid, me) {
+        if self.config.key.is_none() && !is_accepted_user(owner.uid, me) {
             return Err(Some(Refusal::OtherUser));
         }
         Ok(Source::User(owner.uid))
@@ -364,7 +364,7 @@ impl Tcp {
         let Some(link) = &mut state.link else {
             return false;
         };
-        let heard = match link.hear(&self.config, &mut self.buffers) {
+        let heard = match link.read_input(&self.config, &mut self.buffers) {
             Ok(Some(heard)) => heard,
             Ok(None) => return false,
             Err(cause) => {
@@ -379,22 +379,24 @@ impl Tcp {
         let socket = &link.socket;
         let owners = &mut self.owners;
         let outcome = match heard {
-            Heard::FromAgent(reply) => handshake.on_agent_reply(*reply),
-            Heard::FromPeer(bytes) => handshake.input(&bytes, &mut |holder| {
+            HandshakeInput::FromAgent(reply) => handshake.on_agent_reply(*reply),
+            HandshakeInput::FromPeer(bytes) => handshake.input(&bytes, &mut |holder| {
                 identity = Some(same_user(owners, socket, holder)?);
                 Ok(())
             }),
         };
         let mut output = handshake.take_output();
-        let (mut place, mut is_full) = (None, false);
+        let (mut counted, mut is_full) = (None, false);
         if let Ok(Some(Agreement {
             user: Some(user),
             node,
             ..
         })) = &outcome
         {
-            place = self.places.take(whence(socket, node.as_deref()), user.uid);
-            is_full = place.is_none();
+            counted = self
+                .user_limits
+                .take(origin_of(socket, node.as_deref()), user.uid);
+            is_full = counted.is_none();
             if is_full && node.is_some() {
                 // With nodes, the initiator still waits for our reply, which tells it the reason. Without nodes
                 // it waits for none, and only sees the end of the connection.
@@ -402,9 +404,9 @@ impl Tcp {
                 output = handshake.take_output();
             }
         }
-        let question = handshake.take_question();
-        let sent = link.send_step(&output).and_then(|()| match question {
-            Some(question) => ask(&self.config, &self.epoll, link, peer, &question),
+        let agent_request = handshake.take_agent_request();
+        let sent = link.send_step(&output).and_then(|()| match agent_request {
+            Some(agent_request) => ask(&self.config, &self.epoll, link, peer, &agent_request),
             None => Ok(()),
         });
         let agreement = match (outcome, sent) {
@@ -419,7 +421,7 @@ impl Tcp {
             (Ok(Some(agreement)), Ok(())) => agreement,
         };
         if is_full {
-            let most = self.places.most();
+            let most = self.user_limits.most();
             let uid = agreement.user.as_ref().map(|user| user.uid);
             if self.limit_log.allows(self.clock.now()) {
                 tracing::warn!(address = %state.address, uid, most, "a user's TCP connection is turned away: there are too many of the same user");
@@ -428,7 +430,7 @@ impl Tcp {
             self.end(peer, PeerError::Full(cause), sink);
             return true;
         }
-        link.place = place;
+        link.counted = counted;
         state.identity = match (agreement.auth, &agreement.user) {
             (Auth::ClusterKey, None) => Some(Identity::Keyed),
             (Auth::ClusterKey, Some(user)) => Some(Identity::OneUser {
@@ -494,20 +496,20 @@ impl Tcp {
 }
 
 /// From which node or host the user at the other end has connected.
-fn whence(socket: &OwnedFd, node: Option<&Certificate>) -> Whence {
+fn origin_of(socket: &OwnedFd, node: Option<&Certificate>) -> UserOrigin {
     if let Some(node) = node {
-        return Whence::Node(node.name.clone());
+        return UserOrigin::Node(node.name.clone());
     }
     match (net::local_address(socket), net::peer_address(socket)) {
         (Ok(local), Ok(remote)) if !net::is_same_host(local, remote) => {
-            Whence::Host(Source::host(remote.ip()))
+            UserOrigin::Host(Source::host(remote.ip()))
         }
-        _ => Whence::Here,
+        _ => UserOrigin::Here,
     }
 }
 
 /// What has arrived for a handshake.
-enum Heard {
+enum HandshakeInput {
     /// Bytes from the other side.
     FromPeer(Vec<u8>),
     /// A reply of the agent that makes the handshake.
@@ -517,22 +519,22 @@ enum Heard {
 impl Link {
     /// Returns what has arrived for the handshake. The agent's reply comes first: bytes from the other
     /// side are handled after it.
-    fn hear(
+    fn read_input(
         &mut self,
         config: &TcpConfig,
         buffers: &mut Buffers,
-    ) -> Result<Option<Heard>, PeerError> {
+    ) -> Result<Option<HandshakeInput>, PeerError> {
         if let (Some(line), Some(agent)) = (&self.agent, &config.agent)
             && let Some(reply) = line.reply(&agent.socket)?
         {
-            if !matches!(reply, Reply::Say(_)) {
+            if !matches!(reply, Reply::SendStep(_)) {
                 // The agent closes its end next, which must not wake any thread.
                 self.agent = None;
             }
-            return Ok(Some(Heard::FromAgent(Box::new(reply))));
+            return Ok(Some(HandshakeInput::FromAgent(Box::new(reply))));
         }
         let bytes = self.read_raw(buffers)?;
-        Ok(bytes.map(|bytes| Heard::FromPeer(bytes.to_vec())))
+        Ok(bytes.map(|bytes| HandshakeInput::FromPeer(bytes.to_vec())))
     }
 }
 
@@ -542,20 +544,20 @@ fn ask(
     epoll: &OwnedFd,
     link: &mut Link,
     peer: Peer,
-    question: &Request,
+    agent_request: &Request,
 ) -> Result<(), PeerError> {
     let Some(agent) = &config.agent else {
         return Ok(());
     };
     if link.agent.is_none() {
-        let line = Line::connect(&agent.socket)?;
+        let line = AgentConnection::connect(&agent.socket)?;
         let data = epoll::EventData::new_u64(peer.0);
         epoll::add(epoll, line.socket(), data, epoll::EventFlags::IN)
             .map_err(|error| broken(&error.into()))?;
         link.agent = Some(line);
     }
     match &link.agent {
-        Some(line) => line.ask(question, &agent.socket),
+        Some(line) => line.ask(agent_request, &agent.socket),
         None => Ok(()),
     }
 }
@@ -590,19 +592,19 @@ fn unknown(error: io::Error) -> Unverified {
             cause: PeerError::of_system(&error),
         };
     }
-    not_let_in(format!(
-        "the kernel does not say whose process it is: {error}"
+    unauthorised(format!(
+        "the kernel does not report the user of the process: {error}"
     ))
 }
 
-fn not_let_in(reason: String) -> Unverified {
+fn unauthorised(reason: String) -> Unverified {
     Unverified {
         refusal: Refusal::OtherUser,
         cause: PeerError::Unauthorised(reason),
     }
 }
 
-/// Without a key: whether the other end of this connection is a process on this host that [`is_let_in`].
+/// Without a key: whether the other end of this connection is a process on this host that [`is_accepted_user`].
 pub(super) fn same_user(
     owners: &mut net::Owners,
     socket: &OwnedFd,
@@ -611,7 +613,7 @@ pub(super) fn same_user(
     let ours = net::local_address(socket).map_err(unknown)?;
     let theirs = net::peer_address(socket).map_err(unknown)?;
     if !resolve::is_loopback(ours) || !resolve::is_loopback(theirs) {
-        return Err(not_let_in(format!(
+        return Err(unauthorised(format!(
             "{theirs} is not on this host, and there is no cluster key"
         )));
     }
@@ -625,8 +627,8 @@ pub(super) fn same_user(
         });
     };
     let uid = owner.uid;
-    if !is_let_in(uid, me) {
-        return Err(not_let_in(format!(
+    if !is_accepted_user(uid, me) {
+        return Err(unauthorised(format!(
             "the process at {theirs} belongs to {}, this one to user {me}; \
              different users need a cluster key",
             user(uid)

@@ -79,6 +79,6 @@ impl Conversation {
         self.greeting.asked_to_leave = false;
         self.mark_dirty(shared);
         shared.retry_transfers();
-        self.release_rival(shared);
+        self.release_waiting_caller(shared);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) fn bytes_of(numbers: &[i64]) -> Vec<u8> {
 
 /// The exchanged values, once the operation is done.
 #[derive(Debug, Clone)]
-pub struct Told {
+pub struct Exchange {
     pub(crate) communicator: usize,
     /// This process's number of the new communicator.
     pub(crate) number: u32,
@@ -23,7 +23,7 @@ pub struct Told {
     pub(crate) new: usize,
 }
 
-impl Told {
+impl Exchange {
     pub(crate) fn all(&self) -> Vec<[i64; WORDS]> {
         let bytes = self.memory.to_vec();
         let each = bytes.chunks_exact(BYTES);

@@ -15,10 +15,10 @@ use crate::abi;
 use crate::attributes::Attributes;
 use crate::buffer::temporary;
 use crate::error::{Error, Result};
+use crate::exchange::Exchange;
 use crate::info::Info;
 use crate::process::{Active, Process};
 use crate::sharing::Sharing;
-use crate::told::Told;
 
 /// What this process offers to a window.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct Begun {
 enum Stage {
     New,
     /// The processes exchange sizes and units.
-    Told(Told),
+    Exchange(Exchange),
     /// They make an area for all of them.
     Shared(Sharing),
     /// They wait for each other.
@@ -96,11 +96,13 @@ impl Process {
         match std::mem::replace(&mut begun.stage, Stage::Entered) {
             Stage::New => {
                 let Offered { size, unit, .. } = begun.offered;
-                let (active, told) = self.tell(begun.parent, [size as i64, unit as i64])?;
-                begun.stage = Stage::Told(told);
+                let name = begun.offered.flavor.call();
+                let sizes = [size as i64, unit as i64];
+                let (active, exchanged) = self.start_exchange(begun.parent, sizes, name)?;
+                begun.stage = Stage::Exchange(exchanged);
                 Ok(Some(active))
             }
-            Stage::Told(told) => self.all_have_told(begun, &told).map(Some),
+            Stage::Exchange(exchanged) => self.sizes_exchanged(begun, &exchanged).map(Some),
             Stage::Shared(mut sharing) => {
                 if let Some(active) = self.share_memory(&mut sharing)? {
                     begun.stage = Stage::Shared(sharing);
@@ -122,11 +124,11 @@ impl Process {
     }
 
     /// All sizes and units are known.
-    fn all_have_told(&mut self, begun: &mut Begun, told: &Told) -> Result<Active> {
-        let all = told.all();
+    fn sizes_exchanged(&mut self, begun: &mut Begun, exchanged: &Exchange) -> Result<Active> {
+        let all = exchanged.all();
         begun.sizes = all.iter().map(|words| words[1] as u64).collect();
         begun.units = all.iter().map(|words| words[2] as u64).collect();
-        begun.communicator = self.duplicate_by(told)?;
+        begun.communicator = self.duplicate_by(exchanged)?;
         if begun.offered.flavor.is_allocated() {
             let (_, len) = begun.layout()?;
             let mut sharing = Sharing::new(begun.communicator, len, true);
@@ -174,7 +176,7 @@ impl Process {
         self.windows.served += usize::from(is_served);
         begun.stage = Stage::Entered;
         let steps = self.barrier(begun.communicator)?;
-        self.begin(steps)
+        self.begin(steps.called(begun.offered.flavor.call()))
     }
 
     /// Starts to free a window: begins a barrier of all its processes, after which
@@ -184,7 +186,7 @@ impl Process {
         window.epoch.check_over()?;
         let communicator = window.communicator;
         let steps = self.barrier(communicator)?;
-        self.begin(steps)
+        self.begin(steps.called("MPI_Win_free"))
     }
 
     /// Frees a window that all have left; returns its error handler.

@@ -7,22 +7,22 @@
 
 use causeway_engine::Memory;
 use causeway_wire::codec::{Reader, Wire};
-use causeway_wire::contact::{Contact, MAX_TEXT, Meeting as Said, Member};
+use causeway_wire::contact::{Contact, LeaderMessage, MAX_TEXT, Member};
 
 use crate::abi;
 use crate::buffer::temporary;
 use crate::collective::{Place, broadcast_by_tree, split};
 use crate::communicator::{Channel, Peer};
-use crate::contacts::Identity;
+use crate::creation::{allgather_values, allgather_words, peer_in_context};
 use crate::error::{Error, Result};
+use crate::exchange::{Exchange, WORDS};
 use crate::group::Group;
-use crate::making::{reached, telling, telling_more};
 use crate::ports::{CALLS, MOST_BYTES, Port, REPLIES, What};
 use crate::process::{Active, Process};
+use crate::process_table::Identity;
 use crate::programs::Spawn;
 use crate::schedule::Among;
 use crate::steps::Steps;
-use crate::told::{Told, WORDS};
 
 /// How a leader reaches the other one.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ enum Other {
 
 /// What a leader waits for.
 #[derive(Debug)]
-enum Talk {
+enum LeaderWait {
     /// The lengths of the leaders' messages.
     Lengths(Among, Memory, Memory),
     /// The other leader's message.
@@ -51,19 +51,19 @@ enum Talk {
     /// A reply.
     Reply(u32),
     /// The completion of the reply to this call.
-    Replied(Said),
+    Replied(LeaderMessage),
 }
 
 /// The next step of a leader's exchange.
 enum Next {
-    Wait(Talk, Active),
+    Wait(LeaderWait, Active),
     /// The exchange is over: this result is sent to the group.
-    Over(Said),
+    Over(LeaderMessage),
 }
 
 /// Two groups that are making an inter-communicator.
 #[derive(Debug)]
-pub struct Meeting {
+pub struct IntercommCreation {
     name: &'static str,
     local: Among,
     place: Place,
@@ -75,11 +75,11 @@ pub struct Meeting {
     /// The session that they come from.
     session: Option<usize>,
     /// The numbers that the group has exchanged, once they have arrived, and the memory for the addresses of all.
-    told: Told,
+    exchanged: Exchange,
     contacts: Memory,
     /// How the leader reaches the other one; the error if that has failed.
     other: Option<Result<Other>>,
-    talk: Option<Talk>,
+    wait: Option<LeaderWait>,
     /// The head of the leader's result for its group: bytes that follow, the error's class, and how many processes should be started.
     head: Memory,
     answer: Memory,
@@ -109,23 +109,23 @@ fn put_words(words: &[u64], memory: &Memory) {
     memory.copy_from(&Memory::from_vec(bytes));
 }
 
-fn said_nothing() -> Error {
+fn no_valid_message() -> Error {
     Error::new(
         abi::ERR_INTERN,
-        "the leader of the other group has said nothing",
+        "the leader of the other group sent no valid message",
     )
 }
 
 impl Process {
     /// Begins to make an inter-communicator of the processes of `local` and those of another communicator, whose leader has
     /// the rank `remote_leader` in `peer`, which only the local leader reads.
-    pub fn meet(
+    pub fn intercomm_create(
         &mut self,
         local: usize,
         leader: i32,
         (peer, remote_leader, tag): (usize, i32, i32),
-    ) -> Result<Meeting> {
-        self.meet_by(local, leader, "MPI_Intercomm_create", |process| {
+    ) -> Result<IntercommCreation> {
+        self.begin_intercomm(local, leader, "MPI_Intercomm_create", |process| {
             process
                 .other_leader(peer, remote_leader, tag)
                 .map(Other::Peer)
@@ -133,27 +133,37 @@ impl Process {
     }
 
     /// Begins to make an inter-communicator with the group that calls at the port of this name; only the root uses the name.
-    pub fn accept(&mut self, local: usize, root: i32, name: Option<&[u8]>) -> Result<Meeting> {
-        let opened = self.open_up(false);
-        let mut meeting = self.meet_by(local, root, "MPI_Comm_accept", |process| {
+    pub fn accept(
+        &mut self,
+        local: usize,
+        root: i32,
+        name: Option<&[u8]>,
+    ) -> Result<IntercommCreation> {
+        let opened = self.allow_connections(false);
+        let mut creation = self.begin_intercomm(local, root, "MPI_Comm_accept", |process| {
             opened?;
             let name = name.ok_or_else(|| Error::new(abi::ERR_PORT, "the port has no name"))?;
             process.own_port(name).map(Other::Caller)
         })?;
-        meeting.is_first = Some(true);
-        Ok(meeting)
+        creation.is_first = Some(true);
+        Ok(creation)
     }
 
     /// Begins to make an inter-communicator with the group that accepts calls at the port of this name.
-    pub fn connect(&mut self, local: usize, root: i32, name: Option<&[u8]>) -> Result<Meeting> {
-        let opened = self.open_up(false);
-        let mut meeting = self.meet_by(local, root, "MPI_Comm_connect", |_| {
+    pub fn connect(
+        &mut self,
+        local: usize,
+        root: i32,
+        name: Option<&[u8]>,
+    ) -> Result<IntercommCreation> {
+        let opened = self.allow_connections(false);
+        let mut creation = self.begin_intercomm(local, root, "MPI_Comm_connect", |_| {
             opened?;
             let name = name.ok_or_else(|| Error::new(abi::ERR_PORT, "the port has no name"))?;
             Ok(Other::Called(Box::new(Port::read(name)?)))
         })?;
-        meeting.is_first = Some(false);
-        Ok(meeting)
+        creation.is_first = Some(false);
+        Ok(creation)
     }
 
     /// Begins to start programs and to make an inter-communicator with them. Only the root has the programs; if it cannot start them, it reports
@@ -163,24 +173,24 @@ impl Process {
         local: usize,
         root: i32,
         what: Option<Result<Spawn>>,
-    ) -> Result<Meeting> {
-        let opened = self.open_up(true);
-        let mut meeting = self.meet_by(local, root, "MPI_Comm_spawn", |_| {
+    ) -> Result<IntercommCreation> {
+        let opened = self.allow_connections(true);
+        let mut creation = self.begin_intercomm(local, root, "MPI_Comm_spawn", |_| {
             opened?;
-            let nothing = || Error::new(abi::ERR_ARG, "the root says no program");
+            let nothing = || Error::new(abi::ERR_ARG, "the root names no program");
             Ok(Other::Started(Box::new(what.ok_or_else(nothing)??)))
         })?;
-        meeting.is_first = Some(true);
-        Ok(meeting)
+        creation.is_first = Some(true);
+        Ok(creation)
     }
 
-    fn meet_by(
+    fn begin_intercomm(
         &mut self,
         local: usize,
         leader: i32,
         name: &'static str,
         other: impl FnOnce(&mut Self) -> Result<Other>,
-    ) -> Result<Meeting> {
+    ) -> Result<IntercommCreation> {
         let communicator = self.communicator(local)?;
         if communicator.remote.is_some() {
             let text = "the communicator is an inter-communicator";
@@ -192,17 +202,18 @@ impl Process {
         let other = (leader as u32 == rank).then(|| other(self));
         let group = Group::clone(&self.communicator(local)?.local);
         let among = self.among_all(local)?;
-        let mut meeting = self.meeting((local, rank, leader as u32), among, other, &group)?;
-        meeting.name = name;
-        Ok(meeting)
+        let mut creation =
+            self.new_intercomm((local, rank, leader as u32), among, other, &group)?;
+        creation.name = name;
+        Ok(creation)
     }
 
     /// The other group's leader.
     fn other_leader(&self, peer: usize, leader: i32, tag: i32) -> Result<Among> {
         let through = self.communicator(peer)?;
         Ok(Among {
-            channel: Channel::Making,
-            context: through.context(Channel::Making),
+            channel: Channel::Creation,
+            context: through.context(Channel::Creation),
             tag: crate::communicator::check_tag(tag)?,
             peers: [through.peer(leader)?].into(),
         })
@@ -210,40 +221,40 @@ impl Process {
 
     /// Begins to make an inter-communicator of two groups that need not have a communicator in common. Only the local leader
     /// uses its arguments about the other group.
-    pub fn meet_strangers(
+    pub fn intercomm_create_from_groups(
         &mut self,
         local: (&Group, i32),
         remote: Option<(&Group, i32)>,
         name: &[u8],
-    ) -> Result<Meeting> {
+    ) -> Result<IntercommCreation> {
         let (group, leader) = local;
         group.member(leader)?;
         let rank = self.rank_in(group)?;
         let other = match remote {
             Some((remote, leader)) => {
                 let leader = Group::new(vec![remote.member(leader)?]);
-                Some(self.strangers(&leader, name).map(Other::Peer))
+                Some(self.among_group(&leader, name).map(Other::Peer))
             }
             None => None,
         };
-        let among = self.strangers(group, name)?;
-        self.meeting((abi::COMM_SELF, rank, leader as u32), among, other, group)
+        let among = self.among_group(group, name)?;
+        self.new_intercomm((abi::COMM_SELF, rank, leader as u32), among, other, group)
     }
 
-    fn meeting(
+    fn new_intercomm(
         &mut self,
         (communicator, rank, leader): (usize, u32, u32),
         local: Among,
         other: Option<Result<Other>>,
         group: &Group,
-    ) -> Result<Meeting> {
+    ) -> Result<IntercommCreation> {
         let size = group.size();
         let nothing = || temporary(0);
-        Ok(Meeting {
+        Ok(IntercommCreation {
             name: "MPI_Intercomm_create",
             error_handler: self.communicator(communicator)?.error_handler,
             place: Place { rank, size },
-            told: Told {
+            exchanged: Exchange {
                 communicator,
                 number: self.number()?,
                 memory: temporary(size as usize * WORDS * 8)?,
@@ -256,7 +267,7 @@ impl Process {
             session: group.session(),
             group: group.members().to_vec(),
             other,
-            talk: None,
+            wait: None,
             head: temporary(HEAD * 8)?,
             answer: nothing()?,
             stage: 0,
@@ -266,51 +277,62 @@ impl Process {
         })
     }
 
-    /// Starts the next operation of a meeting, if there is one. `went` is the outcome of the operation before.
-    pub fn go_on(&mut self, meeting: &mut Meeting, went: Result<()>) -> Result<Option<Active>> {
-        if let Some(talk) = meeting.talk.take() {
-            return self.talk(meeting, talk, went).map(Some);
+    /// Starts the next operation, if there is one. `went` is the outcome of the operation before.
+    pub fn advance_intercomm(
+        &mut self,
+        creation: &mut IntercommCreation,
+        went: Result<()>,
+    ) -> Result<Option<Active>> {
+        if let Some(wait) = creation.wait.take() {
+            return self
+                .continue_leader_exchange(creation, wait, went)
+                .map(Some);
         }
         went?;
-        let stage = meeting.stage;
-        meeting.stage += 1;
-        let mut steps = Steps::on(meeting.communicator).called(meeting.name);
+        let stage = creation.stage;
+        creation.stage += 1;
+        let mut steps = Steps::on(creation.communicator).called(creation.name);
         match stage {
             0 => {
-                let own = self.contacts.own.to_bytes();
-                let blocks = split(&meeting.told.memory, meeting.place.size);
-                let words = [meeting.told.number.into(), own.len() as i64, 0];
-                telling(&mut steps, meeting.place, words, &blocks)?;
+                let own = self.process_table.own.to_bytes();
+                let blocks = split(&creation.exchanged.memory, creation.place.size);
+                let words = [creation.exchanged.number.into(), own.len() as i64, 0];
+                allgather_words(&mut steps, creation.place, words, &blocks)?;
             }
             1 => {
-                let own = Memory::from_vec(self.contacts.own.to_bytes());
-                let told = meeting.told.all();
-                let place = meeting.place;
-                meeting.contacts = telling_more(&mut steps, place, &told, 1, &own)?;
+                let own = Memory::from_vec(self.process_table.own.to_bytes());
+                let exchanged = creation.exchanged.all();
+                let place = creation.place;
+                creation.contacts = allgather_values(&mut steps, place, &exchanged, 1, &own)?;
             }
-            2 if meeting.other.is_some() => return self.begin_talk(meeting).map(Some),
+            2 if creation.other.is_some() => return self.begin_leader_exchange(creation).map(Some),
             2 | 3 => {
-                meeting.stage = 4;
-                broadcast_by_tree(&mut steps, meeting.place, meeting.leader, &meeting.head);
+                creation.stage = 4;
+                broadcast_by_tree(&mut steps, creation.place, creation.leader, &creation.head);
             }
             4 => {
-                let [len, ..] = words_of(&meeting.head);
-                if meeting.place.rank != meeting.leader {
+                let [len, ..] = words_of(&creation.head);
+                if creation.place.rank != creation.leader {
                     if len > MOST_BYTES {
-                        return Err(said_nothing());
+                        return Err(no_valid_message());
                     }
-                    meeting.answer = temporary(len as usize)?;
+                    creation.answer = temporary(len as usize)?;
                 }
-                broadcast_by_tree(&mut steps, meeting.place, meeting.leader, &meeting.answer);
+                broadcast_by_tree(
+                    &mut steps,
+                    creation.place,
+                    creation.leader,
+                    &creation.answer,
+                );
             }
             _ => return Ok(None),
         }
-        Ok(Some(self.begin_among(steps, meeting.local.clone())))
+        Ok(Some(self.begin_among(steps, creation.local.clone())))
     }
 
-    /// The contacts of the own group for other processes.
-    fn members_told(&self, meeting: &Meeting) -> Result<Vec<Member>> {
-        let bytes = meeting.contacts.to_vec();
+    /// The addresses of the own group for other processes.
+    fn local_members(&self, creation: &IntercommCreation) -> Result<Vec<Member>> {
+        let bytes = creation.contacts.to_vec();
         let mut input = Reader::new(&bytes);
         let wrong = |what: String| {
             let text = format!("a process of the group sent a wrong description of itself: {what}");
@@ -321,231 +343,266 @@ impl Process {
             let number = u32::try_from(words[0]).map_err(|_| wrong("no number".into()))?;
             Ok(Member { number, contact })
         };
-        meeting.told.all().into_iter().map(member).collect()
+        creation.exchanged.all().into_iter().map(member).collect()
     }
 
     /// Starts the exchange between the leaders of the two groups.
-    fn begin_talk(&mut self, meeting: &mut Meeting) -> Result<Active> {
-        let other = meeting.other.take().unwrap_or_else(|| Err(said_nothing()));
+    fn begin_leader_exchange(&mut self, creation: &mut IntercommCreation) -> Result<Active> {
+        let other = creation
+            .other
+            .take()
+            .unwrap_or_else(|| Err(no_valid_message()));
         let begun = match other {
             Err(error) => Err(error),
-            Ok(Other::Peer(among)) => self.tell_length(meeting, among),
+            Ok(Other::Peer(among)) => self.exchange_lengths(creation, among),
             Ok(Other::Caller(port)) => {
-                let (active, hearing) = self.hear(What::Call(port), meeting.communicator);
-                Ok(Next::Wait(Talk::Call(hearing), active))
+                let (active, wait) =
+                    self.await_port_message(What::Call(port), creation.communicator);
+                Ok(Next::Wait(LeaderWait::Call(wait), active))
             }
-            Ok(Other::Called(port)) => self.call(meeting, &port),
-            Ok(Other::Started(spawn)) => self.start_programs(meeting, &spawn),
+            Ok(Other::Called(port)) => self.call_port(creation, &port),
+            Ok(Other::Started(spawn)) => self.start_programs(creation, &spawn),
         };
-        self.talking(meeting, begun)
+        self.await_leader(creation, begun)
     }
 
     /// Returns the leader's next operation to wait for; after an error, it notifies its group.
-    fn talking(&mut self, meeting: &mut Meeting, next: Result<Next>) -> Result<Active> {
+    fn await_leader(
+        &mut self,
+        creation: &mut IntercommCreation,
+        next: Result<Next>,
+    ) -> Result<Active> {
         match next {
-            Ok(Next::Wait(talk, active)) => {
-                meeting.talk = Some(talk);
+            Ok(Next::Wait(wait, active)) => {
+                creation.wait = Some(wait);
                 Ok(active)
             }
-            Ok(Next::Over(said)) => self.end_talk(meeting, Ok(said)),
-            Err(error) => self.end_talk(meeting, Err(error)),
+            Ok(Next::Over(message)) => self.end_leader_exchange(creation, Ok(message)),
+            Err(error) => self.end_leader_exchange(creation, Err(error)),
         }
     }
 
     /// Ends the leaders' exchange: this leader sends its group the outcome.
-    fn end_talk(&mut self, meeting: &mut Meeting, said: Result<Said>) -> Result<Active> {
-        if let Some(port) = meeting.port.take() {
-            self.shut_port(port);
-            if said.is_err() {
+    fn end_leader_exchange(
+        &mut self,
+        creation: &mut IntercommCreation,
+        message: Result<LeaderMessage>,
+    ) -> Result<Active> {
+        if let Some(port) = creation.port.take() {
+            self.close_port_with_tag(port);
+            if message.is_err() {
                 // The programs may call when it is too late.
-                self.ports.be_asked();
+                self.ports.keep_polling();
             }
         }
-        let (said, class) = match said {
-            Ok(Said::Refused(why)) => (Said::Refused(why), abi::ERR_PORT),
-            Ok(said) => (said, abi::SUCCESS),
+        let (message, class) = match message {
+            Ok(LeaderMessage::Refused(why)) => (LeaderMessage::Refused(why), abi::ERR_PORT),
+            Ok(message) => (message, abi::SUCCESS),
             Err(error) => {
                 let why = error.text().chars().take(MAX_TEXT / 4).collect();
-                let class = match (error.code(), meeting.is_first) {
+                let class = match (error.code(), creation.is_first) {
                     // No process listens at the port that was called.
                     (abi::ERR_PROC_ABORTED, Some(false)) => abi::ERR_PORT,
                     (code, _) => code,
                 };
-                (Said::Refused(why), class)
+                (LeaderMessage::Refused(why), class)
             }
         };
         if class != abi::SUCCESS {
-            meeting.codes.fill(abi::ERR_SPAWN);
+            creation.codes.fill(abi::ERR_SPAWN);
         }
-        let codes = meeting.codes.iter().flat_map(|code| code.to_ne_bytes());
+        let codes = creation.codes.iter().flat_map(|code| code.to_ne_bytes());
         let mut bytes = Vec::from_iter(codes);
-        bytes.extend(said.to_bytes());
-        let words = [bytes.len(), class as usize, meeting.codes.len()];
-        put_words(&words.map(|word| word as u64), &meeting.head);
-        meeting.answer = Memory::from_vec(bytes);
-        meeting.stage = 3;
-        let next = self.go_on(meeting, Ok(()))?;
-        next.ok_or_else(said_nothing)
+        bytes.extend(message.to_bytes());
+        let words = [bytes.len(), class as usize, creation.codes.len()];
+        put_words(&words.map(|word| word as u64), &creation.head);
+        creation.answer = Memory::from_vec(bytes);
+        creation.stage = 3;
+        let next = self.advance_intercomm(creation, Ok(()))?;
+        next.ok_or_else(no_valid_message)
     }
 
-    fn tell_length(&mut self, meeting: &Meeting, other: Among) -> Result<Next> {
-        let ours = Said::Group(self.members_told(meeting)?).to_bytes();
+    fn exchange_lengths(&mut self, creation: &IntercommCreation, other: Among) -> Result<Next> {
+        let ours = LeaderMessage::Group(self.local_members(creation)?).to_bytes();
         let (lengths, ours) = (temporary(16)?, Memory::from_vec(ours));
         put_words(&[ours.len() as u64], &lengths.slice(8..16));
-        let mut steps = Steps::on(meeting.communicator).called(meeting.name);
+        let mut steps = Steps::on(creation.communicator).called(creation.name);
         steps.receive(0, lengths.slice(0..8));
         steps.send(0, lengths.slice(8..16));
         let active = self.begin_among(steps, other.clone());
-        Ok(Next::Wait(Talk::Lengths(other, lengths, ours), active))
+        Ok(Next::Wait(
+            LeaderWait::Lengths(other, lengths, ours),
+            active,
+        ))
     }
 
-    fn tell_other_group(
+    fn exchange_groups(
         &mut self,
-        meeting: &Meeting,
+        creation: &IntercommCreation,
         (other, lengths, ours): (Among, Memory, Memory),
     ) -> Result<Next> {
         let [len, ..] = words_of(&lengths.slice(0..8));
         if len > MOST_BYTES {
-            return Err(said_nothing());
+            return Err(no_valid_message());
         }
         let theirs = temporary(len as usize)?;
-        let mut steps = Steps::on(meeting.communicator).called(meeting.name);
+        let mut steps = Steps::on(creation.communicator).called(creation.name);
         steps.receive(0, theirs.clone());
         steps.send(0, ours);
         let active = self.begin_among(steps, other);
-        Ok(Next::Wait(Talk::Group(theirs), active))
+        Ok(Next::Wait(LeaderWait::Group(theirs), active))
     }
 
-    fn call(&mut self, meeting: &Meeting, port: &Port) -> Result<Next> {
-        let own = &self.contacts.own;
+    fn call_port(&mut self, creation: &IntercommCreation, port: &Port) -> Result<Next> {
+        let own = &self.process_table.own;
         if (port.contact.world, port.contact.rank) == (own.world, own.rank)
             && !self.ports.open.contains(&port.tag)
         {
             let text = "this process has closed the port";
             return Err(Error::new(abi::ERR_PORT, text));
         }
-        let process = self.learn(&port.contact)?;
+        let process = self.add_process(&port.contact)?;
         let peer = self.peers[process as usize];
         let reply = self.ports.draw();
-        let said = Said::Call {
+        let message = LeaderMessage::Call {
             reply,
-            root: meeting.leader,
-            group: self.members_told(meeting)?,
+            root: creation.leader,
+            group: self.local_members(creation)?,
         };
-        let active = self.say(peer.number, (CALLS, port.tag), &said)?;
-        Ok(Next::Wait(Talk::Calling(reply, peer), active))
+        let active = self.send_port_message(peer.number, (CALLS, port.tag), &message)?;
+        Ok(Next::Wait(LeaderWait::Calling(reply, peer), active))
     }
 
-    fn start_programs(&mut self, meeting: &mut Meeting, spawn: &Spawn) -> Result<Next> {
-        meeting.codes = vec![abi::ERR_SPAWN; spawn.most()];
+    fn start_programs(&mut self, creation: &mut IntercommCreation, spawn: &Spawn) -> Result<Next> {
+        creation.codes = vec![abi::ERR_SPAWN; spawn.most()];
         let tag = self.ports.open();
-        meeting.port = Some(tag);
+        creation.port = Some(tag);
         let port = Port {
             tag,
-            contact: self.contacts.own.clone(),
+            contact: self.process_table.own.clone(),
         };
-        meeting.codes = self.start_all(spawn, &port.name()?)?;
-        let (active, hearing) = self.hear(What::Call(tag), meeting.communicator);
-        Ok(Next::Wait(Talk::Call(hearing), active))
+        creation.codes = self.start_all(spawn, &port.name()?)?;
+        let (active, wait) = self.await_port_message(What::Call(tag), creation.communicator);
+        Ok(Next::Wait(LeaderWait::Call(wait), active))
     }
 
     /// Continues the leaders' exchange.
-    fn talk(&mut self, meeting: &mut Meeting, talk: Talk, went: Result<()>) -> Result<Active> {
+    fn continue_leader_exchange(
+        &mut self,
+        creation: &mut IntercommCreation,
+        wait: LeaderWait,
+        went: Result<()>,
+    ) -> Result<Active> {
         let next = match went {
             Err(error) => Err(error),
-            Ok(()) => self.talk_on(meeting, talk),
+            Ok(()) => self.leader_step(creation, wait),
         };
         let next = next.map_err(|error| match error.code() {
-            abi::ERR_PORT if meeting.port.is_some() => Error::new(abi::ERR_SPAWN, error.text()),
+            abi::ERR_PORT if creation.port.is_some() => Error::new(abi::ERR_SPAWN, error.text()),
             _ => error,
         });
-        self.talking(meeting, next)
+        self.await_leader(creation, next)
     }
 
-    fn talk_on(&mut self, meeting: &mut Meeting, talk: Talk) -> Result<Next> {
-        match talk {
-            Talk::Lengths(other, lengths, ours) => {
-                self.tell_other_group(meeting, (other, lengths, ours))
+    fn leader_step(&mut self, creation: &mut IntercommCreation, wait: LeaderWait) -> Result<Next> {
+        match wait {
+            LeaderWait::Lengths(other, lengths, ours) => {
+                self.exchange_groups(creation, (other, lengths, ours))
             }
-            Talk::Group(theirs) => {
-                let said = Said::from_bytes(&theirs.to_vec()).map_err(|error| {
-                    let text = format!("the leader of the other group said: {error}");
+            LeaderWait::Group(theirs) => {
+                let message = LeaderMessage::from_bytes(&theirs.to_vec()).map_err(|error| {
+                    let text = format!("the message of the other group's leader: {error}");
                     Error::new(abi::ERR_INTERN, text)
                 });
-                said.map(Next::Over)
+                message.map(Next::Over)
             }
-            Talk::Call(hearing) => {
-                let (said, from) = self.take_heard(hearing).ok_or_else(said_nothing)??;
-                let Said::Call { reply, group, .. } = said else {
-                    let text = "what was said at the port was no call";
+            LeaderWait::Call(wait) => {
+                let (message, from) = self
+                    .take_port_message(wait)
+                    .ok_or_else(no_valid_message)??;
+                let LeaderMessage::Call { reply, group, .. } = message else {
+                    let text = "the message that arrived at the port is no call";
                     return Err(Error::new(abi::ERR_PORT, text));
                 };
-                let ours = Said::Group(self.members_told(meeting)?);
-                let active = self.say(from, (REPLIES, reply), &ours)?;
-                Ok(Next::Wait(Talk::Replied(Said::Group(group)), active))
+                let ours = LeaderMessage::Group(self.local_members(creation)?);
+                let active = self.send_port_message(from, (REPLIES, reply), &ours)?;
+                Ok(Next::Wait(
+                    LeaderWait::Replied(LeaderMessage::Group(group)),
+                    active,
+                ))
             }
-            Talk::Calling(reply, peer) => {
-                let (active, hearing) = self.hear(What::Reply(reply, peer), meeting.communicator);
-                Ok(Next::Wait(Talk::Reply(hearing), active))
+            LeaderWait::Calling(reply, peer) => {
+                let (active, wait) =
+                    self.await_port_message(What::Reply(reply, peer), creation.communicator);
+                Ok(Next::Wait(LeaderWait::Reply(wait), active))
             }
-            Talk::Reply(hearing) => {
-                let (said, _) = self.take_heard(hearing).ok_or_else(said_nothing)??;
-                Ok(Next::Over(said))
+            LeaderWait::Reply(wait) => {
+                let (message, _) = self
+                    .take_port_message(wait)
+                    .ok_or_else(no_valid_message)??;
+                Ok(Next::Over(message))
             }
-            Talk::Replied(said) => Ok(Next::Over(said)),
+            LeaderWait::Replied(message) => Ok(Next::Over(message)),
         }
     }
 
     /// Makes the inter-communicator. Returns its handle.
-    pub fn met(&mut self, meeting: &Meeting, handler: Option<usize>) -> Result<usize> {
-        let [_, class, many] = words_of(&meeting.head);
-        let bytes = meeting.answer.to_vec();
-        let said = bytes.get(4 * many as usize..).unwrap_or_default();
-        let said = Said::from_bytes(said).map_err(|_| said_nothing())?;
-        let remote = match said {
-            Said::Group(group) => group,
-            Said::Refused(why) => {
+    pub fn finish_intercomm(
+        &mut self,
+        creation: &IntercommCreation,
+        handler: Option<usize>,
+    ) -> Result<usize> {
+        let [_, class, many] = words_of(&creation.head);
+        let bytes = creation.answer.to_vec();
+        let message = bytes.get(4 * many as usize..).unwrap_or_default();
+        let message = LeaderMessage::from_bytes(message).map_err(|_| no_valid_message())?;
+        let remote = match message {
+            LeaderMessage::Group(group) => group,
+            LeaderMessage::Refused(why) => {
                 let class = i32::try_from(class).unwrap_or(abi::ERR_OTHER);
-                return Err(Error::new(class, why).on(meeting.communicator));
+                return Err(Error::new(class, why).on(creation.communicator));
             }
-            Said::Call { .. } => return Err(said_nothing()),
+            LeaderMessage::Call { .. } => return Err(no_valid_message()),
         };
         let remote = remote.iter().map(|member| {
-            let process = self.learn(&member.contact)?;
+            let process = self.add_process(&member.contact)?;
             let peer = self.peers[process as usize];
-            Ok((process, reached(peer, member.number.into())?))
+            Ok((process, peer_in_context(peer, member.number.into())?))
         });
         let remote = remote.collect::<Result<Vec<(u32, Peer)>>>()?;
-        let local = meeting.group.iter().zip(meeting.told.all());
+        let local = creation.group.iter().zip(creation.exchanged.all());
         let local = local.map(|(process, words)| {
-            Ok((*process, reached(self.peers[*process as usize], words[0])?))
+            Ok((
+                *process,
+                peer_in_context(self.peers[*process as usize], words[0])?,
+            ))
         });
         let local = local.collect::<Result<Vec<(u32, Peer)>>>()?;
         if remote
             .iter()
-            .any(|(process, _)| meeting.group.contains(process))
+            .any(|(process, _)| creation.group.contains(process))
         {
             let text = "the two groups have processes in common";
-            return Err(Error::new(abi::ERR_COMM, text).on(meeting.communicator));
+            return Err(Error::new(abi::ERR_COMM, text).on(creation.communicator));
         }
         let first = |all: &[(u32, Peer)]| -> Option<Identity> {
             let all = all.iter();
-            all.filter_map(|(process, _)| self.contacts.identity(*process))
+            all.filter_map(|(process, _)| self.process_table.identity(*process))
                 .min()
         };
-        let is_first = meeting
+        let is_first = creation
             .is_first
             .unwrap_or_else(|| first(&local) < first(&remote));
-        let handler = handler.unwrap_or(meeting.error_handler);
+        let handler = handler.unwrap_or(creation.error_handler);
         let remote = Some((&*remote, is_first));
-        let new = self.add((meeting.told.number, handler), &local, remote)?;
-        self.set_session(new, meeting.session)
+        let new = self.add((creation.exchanged.number, handler), &local, remote)?;
+        self.set_session(new, creation.session)
     }
 
     /// For each process that should be started, 0, or the class of the error.
-    pub fn codes(&self, meeting: &Meeting) -> Vec<i32> {
-        let [_, _, many] = words_of(&meeting.head);
-        let bytes = meeting.answer.to_vec();
+    pub fn codes(&self, creation: &IntercommCreation) -> Vec<i32> {
+        let [_, _, many] = words_of(&creation.head);
+        let bytes = creation.answer.to_vec();
         let codes = bytes.chunks_exact(4).take(many as usize);
         let codes = codes.map(|four| four.try_into().map_or(abi::ERR_SPAWN, i32::from_ne_bytes));
         codes.collect()

@@ -370,7 +370,7 @@ impl Entry {
             next = prepare(watched).map_or(Next::Again, Next::Park);
         } else {
             // This thread has nothing to do before the threads that want to enter have been inside.
-            lock::ask_to_hand_over(self);
+            lock::request_handover(self);
         }
         self.end_wait();
         (next, Called::default())
@@ -442,6 +442,12 @@ impl Entry {
         &room[..count]
     }
 
+    /// Whether these counts are those of the last call of [`Entry::note_changes`]: then that has nothing to do. Only inside.
+    #[inline(always)]
+    pub fn knows(&self, (completions, arrived): (u64, usize)) -> bool {
+        (self.completions.load(Relaxed), self.arrived.load(Relaxed)) == (completions, arrived)
+    }
+
     /// Calls followers if these counts differ from those of the last call: those whose operation is done, and those that wait for any
     /// change. Only inside.
     #[inline]
@@ -450,8 +456,7 @@ impl Entry {
         (completions, arrived): (u64, usize),
         is_done: impl Fn(u64) -> bool,
     ) -> Called {
-        let known = (self.completions.load(Relaxed), self.arrived.load(Relaxed));
-        if known == (completions, arrived) {
+        if self.knows((completions, arrived)) {
             return Called::default();
         }
         // Written inside only.

@@ -13,7 +13,7 @@ const PART: usize = 8;
 
 /// From where a user connects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Whence {
+pub(super) enum UserOrigin {
     /// A node that has proven which it is, by its name.
     Node(String),
     /// A host, where nodes prove nothing.
@@ -24,20 +24,20 @@ pub(super) enum Whence {
 
 /// Counts as one of a user's connections until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CountedConnection {
     _counted: Arc<()>,
 }
 
 /// See the module's page.
 #[derive(Debug)]
-pub(super) struct Places {
+pub(super) struct UserLimits {
     most: usize,
-    held: HashMap<(Whence, u32), Weak<()>>,
+    held: HashMap<(UserOrigin, u32), Weak<()>>,
     /// How many entries there were when those of users who have left were removed.
     swept: usize,
 }
 
-impl Places {
+impl UserLimits {
     /// Limits for a method that may have so many peers and open files.
     pub(super) fn new(max_peers: usize, open_files: usize) -> Self {
         Self {
@@ -53,18 +53,18 @@ impl Places {
     }
 
     /// Counts one more connection of a user; `None` if the user is at the limit.
-    pub(super) fn take(&mut self, whence: Whence, uid: u32) -> Option<Place> {
+    pub(super) fn take(&mut self, origin: UserOrigin, uid: u32) -> Option<CountedConnection> {
         if self.held.len() > 2 * self.swept + 64 {
             self.held.retain(|_, held| held.strong_count() > 0);
             self.swept = self.held.len();
         }
-        let held = self.held.entry((whence, uid)).or_default();
+        let held = self.held.entry((origin, uid)).or_default();
         if held.strong_count() >= self.most {
             return None;
         }
         let counted = held.upgrade().unwrap_or_default();
         *held = Arc::downgrade(&counted);
-        Some(Place { _counted: counted })
+        Some(CountedConnection { _counted: counted })
     }
 }
 
@@ -74,22 +74,22 @@ mod tests {
 
     #[test]
     fn a_user_has_an_eighth_and_leaves_it_to_nobody_else() {
-        let mut places = Places::new(16, 1 << 20);
-        let node = |name: &str| Whence::Node(name.to_owned());
-        let first = places.take(node("a"), 5).unwrap();
-        let _second = places.take(node("a"), 5).unwrap();
-        assert!(places.take(node("a"), 5).is_none());
+        let mut user_limits = UserLimits::new(16, 1 << 20);
+        let node = |name: &str| UserOrigin::Node(name.to_owned());
+        let first = user_limits.take(node("a"), 5).unwrap();
+        let _second = user_limits.take(node("a"), 5).unwrap();
+        assert!(user_limits.take(node("a"), 5).is_none());
         // Other users at the same node, and the same user number at another node, where it may be
         // another user's, have limits of their own.
-        assert!(places.take(node("a"), 6).is_some());
-        assert!(places.take(node("b"), 5).is_some());
-        assert!(places.take(Whence::Here, 5).is_some());
+        assert!(user_limits.take(node("a"), 6).is_some());
+        assert!(user_limits.take(node("b"), 5).is_some());
+        assert!(user_limits.take(UserOrigin::Here, 5).is_some());
         drop(first);
-        assert!(places.take(node("a"), 5).is_some());
+        assert!(user_limits.take(node("a"), 5).is_some());
         // Users who have left take no memory.
         for uid in 0..1000 {
-            assert!(places.take(Whence::Here, uid).is_some());
+            assert!(user_limits.take(UserOrigin::Here, uid).is_some());
         }
-        assert!(places.held.len() < 200, "{}", places.held.len());
+        assert!(user_limits.held.len() < 200, "{}", user_limits.held.len());
     }
 }

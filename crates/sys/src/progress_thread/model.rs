@@ -25,7 +25,7 @@ struct Shared {
     done: Condvar,
 }
 
-impl StandbyMemory for Shared {
+impl ProgressThreadMemory for Shared {
     type Word = AtomicU64;
     fn idle(&self) -> &AtomicU64 {
         &self.idle
@@ -118,7 +118,7 @@ fn explore(preemptions: usize, programs: &'static [fn(&Shared)]) {
             let shared = shared.clone();
             thread::spawn(move || run(&shared))
         };
-        let standby = spawn(Shared::make_progress);
+        let progress_thread = spawn(Shared::make_progress);
         let others: Vec<_> = programs[1..]
             .iter()
             .map(|program| spawn(*program))
@@ -127,7 +127,7 @@ fn explore(preemptions: usize, programs: &'static [fn(&Shared)]) {
         others.into_iter().for_each(|other| other.join().unwrap());
         shared.compute();
         shared.end();
-        standby.join().unwrap();
+        progress_thread.join().unwrap();
     });
 }
 

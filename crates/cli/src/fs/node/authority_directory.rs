@@ -16,14 +16,14 @@ const KEY: &str = "key";
 const REGISTER: &str = "nodes";
 
 /// The directory of an authority, which no other command changes as long as this exists.
-pub(in crate::fs) struct Keeper {
+pub(in crate::fs) struct AuthorityDirectory {
     directory: PathBuf,
     authority: Authority,
     register: Register,
     _lock: File,
 }
 
-impl Keeper {
+impl AuthorityDirectory {
     /// Stores a new authority in a directory that must not exist yet.
     pub(in crate::fs) fn create(directory: &Path, authority: &Authority) -> Outcome {
         let doing = || format!("making the authority's directory {}", directory.display());

@@ -32,7 +32,7 @@ const XX_CHACHA: &str = "Noise_XXpsk0_25519_ChaChaPoly_BLAKE2s";
 
 /// What one side needs for an exchange.
 #[derive(Debug, Clone)]
-pub struct Proving {
+pub struct NodeProof {
     /// What it knows of nodes, including later changes.
     pub nodes: Nodes,
     /// What it knew of nodes when the exchange began. Its own certificate and key are taken from
@@ -42,7 +42,7 @@ pub struct Proving {
     pub role: Option<String>,
 }
 
-impl Proving {
+impl NodeProof {
     /// For an exchange with a process that calls this one.
     pub(crate) fn called(nodes: &Nodes) -> Self {
         Self {
@@ -84,10 +84,10 @@ pub(crate) enum Failed {
 }
 
 /// See the module's page. The initiator writes first; then the two sides write alternately, until
-/// [`Exchange::is_finished`].
-pub(crate) struct Exchange {
+/// [`NodeHandshake::is_finished`].
+pub(crate) struct NodeHandshake {
     noise: Box<snow::HandshakeState>,
-    proving: Proving,
+    proving: NodeProof,
     /// The next message to be written or read is the initiator's first, which contains no
     /// certificate.
     is_first: bool,
@@ -104,13 +104,13 @@ pub(crate) enum Users {
     Said(Option<User>),
 }
 
-impl Exchange {
+impl NodeHandshake {
     /// Begins an exchange. All bytes that the two sides have exchanged before are the prologue.
     pub(crate) fn new(
         initiates: bool,
         fast_aes: bool,
         key: &Secret,
-        proving: Proving,
+        proving: NodeProof,
         prologue: &[u8],
     ) -> Result<Self, snow::Error> {
         let protocol = match fast_aes {
@@ -172,10 +172,10 @@ impl Exchange {
         if let Users::Said(user) = &mut self.users
             && !self.noise.is_initiator()
         {
-            *user = said_user(&mut shown).map_err(Failed::Malformed)?;
+            *user = read_user(&mut shown).map_err(Failed::Malformed)?;
         }
         shown.finish().map_err(Failed::Malformed)?;
-        let Proving {
+        let NodeProof {
             membership, role, ..
         } = &self.proving;
         membership
@@ -213,7 +213,7 @@ impl Exchange {
 }
 
 /// The user at the end of an initiator's message, if the initiator speaks for one user alone.
-pub(crate) fn said_user(said: &mut Reader<'_>) -> Result<Option<User>, Malformed> {
+pub(crate) fn read_user(said: &mut Reader<'_>) -> Result<Option<User>, Malformed> {
     match said.remaining() {
         0 => Ok(None),
         _ => User::decode(said).map(Some),

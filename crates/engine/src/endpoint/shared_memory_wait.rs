@@ -7,12 +7,12 @@
 
 use super::Endpoint;
 use crate::matcher::Matcher;
-use crate::waiting::{Awaited, Decision, MeasuredWait, MemoryStep, MemoryWait};
+use crate::waiting::{Awaited, Decision, MeasuredWait, SharedMemoryStep, SharedMemoryWait};
 
 impl<M: Matcher> Endpoint<M> {
     /// How often the caller looks at the memory before anything else: no clock is read for a step
     /// that is taken this soon. If it is taken, the caller calls [`Endpoint::came_at_once`];
-    /// otherwise, sooner or later, [`Endpoint::begin_memory_wait`]. A caller that keeps other
+    /// otherwise, sooner or later, [`Endpoint::begin_shared_memory_wait`]. A caller that keeps other
     /// threads of its process out meanwhile looks less often.
     #[inline]
     pub fn first_looks(&self, awaited: Awaited, keeps_others_out: bool) -> u32 {
@@ -30,11 +30,11 @@ impl<M: Matcher> Endpoint<M> {
     }
 
     /// The first looks have found nothing. From then on the caller carries out what
-    /// [`Endpoint::continue_memory_wait`] returns, until [`Endpoint::end_memory_wait`] or
-    /// [`Endpoint::end_told_wait`] ends the wait.
-    pub fn begin_memory_wait(&mut self, awaited: Awaited) -> MemoryWait {
+    /// [`Endpoint::continue_shared_memory_wait`] returns, until [`Endpoint::end_shared_memory_wait`] or
+    /// [`Endpoint::end_notified_wait`] ends the wait.
+    pub fn begin_shared_memory_wait(&mut self, awaited: Awaited) -> SharedMemoryWait {
         let now = || self.methods.read_clock();
-        MemoryWait {
+        SharedMemoryWait {
             awaited,
             first_yields: self.policy.first_yields(awaited, now),
             measured: None,
@@ -43,11 +43,11 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Returns the next step: the caller has carried out the one before, and what it waits for has
     /// not come.
-    pub fn continue_memory_wait(&mut self, wait: &mut MemoryWait) -> MemoryStep {
+    pub fn continue_shared_memory_wait(&mut self, wait: &mut SharedMemoryWait) -> SharedMemoryStep {
         if wait.first_yields > 0 {
             wait.first_yields -= 1;
             std::thread::yield_now();
-            return MemoryStep::Look(self.policy.polls_per_yield(wait.awaited));
+            return SharedMemoryStep::Look(self.policy.polls_per_yield(wait.awaited));
         }
         let wait = match &mut wait.measured {
             Some(measured) => measured,
@@ -66,7 +66,7 @@ impl<M: Matcher> Endpoint<M> {
             wait.decision = self.policy.polled(looks, false, now);
             if self.policy.wants_progress(wait.progressed, now) {
                 wait.progressed = now;
-                return MemoryStep::Progress;
+                return SharedMemoryStep::Progress;
             }
         }
         if wait.decision == Decision::Yield {
@@ -76,23 +76,23 @@ impl<M: Matcher> Endpoint<M> {
         match wait.decision {
             Decision::Poll(looks) => {
                 wait.looks = looks;
-                MemoryStep::Look(looks)
+                SharedMemoryStep::Look(looks)
             }
-            Decision::Yield | Decision::Park => MemoryStep::Park,
+            Decision::Yield | Decision::Park => SharedMemoryStep::Park,
         }
     }
 
     /// Ends the wait: the caller has found what it waits for, or gives up.
-    pub fn end_memory_wait(&mut self, wait: &MemoryWait) {
+    pub fn end_shared_memory_wait(&mut self, wait: &SharedMemoryWait) {
         match wait.measured {
-            Some(_) => self.end_told_wait(),
+            Some(_) => self.end_notified_wait(),
             None => self.policy.arrived_at_once(wait.awaited),
         }
     }
 
     /// Ends a wait of a caller that has parked, and so has waited for the message that reports the
     /// step, unless the wait has ended with the arrival of that message.
-    pub fn end_told_wait(&mut self) {
+    pub fn end_notified_wait(&mut self) {
         if self.policy.waits_for_memory() {
             let now = self.methods.read_clock();
             self.policy.arrived(now);

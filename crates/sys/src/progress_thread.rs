@@ -13,16 +13,16 @@ use crate::word::{Word, fence};
 mod model;
 
 /// Where the words lie, and how the thread sleeps.
-pub trait StandbyMemory {
+pub trait ProgressThreadMemory {
     /// The words' type.
     type Word: Word;
-    /// Not 0: the thread sleeps until [`StandbyMemory::calls`] changes, or is about to.
+    /// Not 0: the thread sleeps until [`ProgressThreadMemory::calls`] changes, or is about to.
     fn idle(&self) -> &Self::Word;
     /// How often it was called from its sleep.
     fn calls(&self) -> &Self::Word;
     /// Threads of the program that wait.
     fn waiting(&self) -> &Self::Word;
-    /// Sleeps while [`StandbyMemory::calls`] is this; may return early.
+    /// Sleeps while [`ProgressThreadMemory::calls`] is this; may return early.
     fn sleep(&self, calls: u64);
     /// Wakes the thread.
     fn wake(&self);
@@ -30,7 +30,7 @@ pub trait StandbyMemory {
 
 /// Begins a round of the thread. Returns the count of calls to sleep on if it finds no operations, and whether it is to check for
 /// operations inside the library.
-pub fn begin_round(memory: &impl StandbyMemory) -> (u64, bool) {
+pub fn begin_round(memory: &impl ProgressThreadMemory) -> (u64, bool) {
     let calls = memory.calls().load(SeqCst);
     memory.idle().store(1, SeqCst);
     fence(SeqCst);
@@ -38,13 +38,13 @@ pub fn begin_round(memory: &impl StandbyMemory) -> (u64, bool) {
 }
 
 /// Notes that the thread is inside the library, and checks for operations.
-pub fn look(memory: &impl StandbyMemory) {
+pub fn look(memory: &impl ProgressThreadMemory) {
     memory.idle().store(0, SeqCst);
 }
 
 /// Called when the thread leaves the library; `pending` if operations are in progress. Returns whether the thread is to
 /// continue with them.
-pub fn end_round(memory: &impl StandbyMemory, pending: bool) -> bool {
+pub fn end_round(memory: &impl ProgressThreadMemory, pending: bool) -> bool {
     let has_work = pending && memory.waiting().load(SeqCst) == 0;
     // Threads of the program that leave operations in progress from now on see that it is idle.
     memory.idle().store(u64::from(!has_work), SeqCst);
@@ -52,7 +52,7 @@ pub fn end_round(memory: &impl StandbyMemory, pending: bool) -> bool {
 }
 
 /// Puts the thread, which has found nothing to do, to sleep.
-pub fn sleep(memory: &impl StandbyMemory, calls: u64) {
+pub fn sleep(memory: &impl ProgressThreadMemory, calls: u64) {
     memory.sleep(calls);
     memory.idle().store(0, SeqCst);
 }
@@ -60,7 +60,7 @@ pub fn sleep(memory: &impl StandbyMemory, calls: u64) {
 /// Called when a thread of the program leaves the library: wakes the progress thread if operations are `pending` with which it has to
 /// continue.
 #[inline]
-pub fn leave(memory: &impl StandbyMemory, pending: impl FnOnce() -> bool) {
+pub fn leave(memory: &impl ProgressThreadMemory, pending: impl FnOnce() -> bool) {
     if memory.idle().load(SeqCst) != 0 && memory.waiting().load(SeqCst) == 0 && pending() {
         call(memory);
     }
@@ -68,19 +68,19 @@ pub fn leave(memory: &impl StandbyMemory, pending: impl FnOnce() -> bool) {
 
 /// Wakes the thread.
 #[cold]
-pub fn call(memory: &impl StandbyMemory) {
+pub fn call(memory: &impl ProgressThreadMemory) {
     memory.calls().fetch_add(1, SeqCst);
     memory.wake();
 }
 
 /// Notes that a thread of the program begins to wait.
-pub fn begin_wait(memory: &impl StandbyMemory) {
+pub fn begin_wait(memory: &impl ProgressThreadMemory) {
     memory.waiting().fetch_add(1, SeqCst);
 }
 
 /// Notes that its wait is over. The caller enters and leaves the library once more, so that the progress thread
 /// learns of operations that are still in progress.
-pub fn end_wait(memory: &impl StandbyMemory) {
+pub fn end_wait(memory: &impl ProgressThreadMemory) {
     memory.waiting().fetch_sub(1, SeqCst);
     fence(SeqCst);
 }

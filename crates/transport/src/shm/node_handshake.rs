@@ -13,7 +13,7 @@ use causeway_wire::shm::{Hello, Record};
 
 use super::proof::Caller;
 use crate::error::PeerError;
-use crate::nodes::exchange::{Exchange, Failed, Proving};
+use crate::nodes::handshake::{Failed, NodeHandshake, NodeProof};
 
 /// Whether the error means that the other side has closed the socket. What it sent before can still
 /// be read.
@@ -26,14 +26,14 @@ pub(super) fn is_closed(error: &std::io::Error) -> bool {
 }
 
 /// What a caller has to prove, and to have proven to it, before it is welcomed.
-pub(super) enum Proofs {
+pub(super) enum RequiredProofs {
     /// That both hold the cluster's key.
     Key(Caller),
     /// That both hold the cluster's key, and which nodes they are.
-    Nodes(Box<Exchange>),
+    Nodes(Box<NodeHandshake>),
 }
 
-impl Proofs {
+impl RequiredProofs {
     /// Whether the accepting side may welcome us now: its node, if it has shown that.
     pub(super) fn check_welcome(self) -> Result<Option<Arc<Certificate>>, PeerError> {
         match self {
@@ -53,12 +53,12 @@ impl Proofs {
 pub(super) fn begin(
     initiates: bool,
     key: &Secret,
-    proving: Proving,
+    proving: NodeProof,
     hello: &Hello,
-) -> Result<Box<Exchange>, PeerError> {
+) -> Result<Box<NodeHandshake>, PeerError> {
     let prologue = Record::Hello(*hello).to_bytes();
     let fast_aes = crate::tcp::handshake::has_fast_aes();
-    Exchange::new(initiates, fast_aes, key, proving, &prologue)
+    NodeHandshake::new(initiates, fast_aes, key, proving, &prologue)
         .map(Box::new)
         .map_err(|error| broken(&error))
 }
@@ -68,8 +68,8 @@ fn broken(error: &snow::Error) -> PeerError {
 }
 
 /// Handles a message, and sends the next one unless the exchange is finished.
-pub(super) fn go_on(
-    exchange: &mut Exchange,
+pub(super) fn handle_message(
+    exchange: &mut NodeHandshake,
     message: &[u8],
     socket: &RecordSocket,
 ) -> Result<(), PeerError> {
@@ -80,19 +80,22 @@ pub(super) fn go_on(
     })?;
     match exchange.is_finished() {
         true => Ok(()),
-        false => say(exchange, socket),
+        false => send_message(exchange, socket),
     }
 }
 
 /// The other side's node, if the exchange is finished.
-pub(super) fn finish(exchange: Exchange) -> Result<Option<Arc<Certificate>>, PeerError> {
+pub(super) fn finish(exchange: NodeHandshake) -> Result<Option<Arc<Certificate>>, PeerError> {
     let finished = exchange.finish();
     let finished = finished.map_err(|why| PeerError::Unauthorised(why.to_string()))?;
     Ok(finished.map(|finished| finished.node))
 }
 
 /// Sends this side's next message.
-pub(super) fn say(exchange: &mut Exchange, socket: &RecordSocket) -> Result<(), PeerError> {
+pub(super) fn send_message(
+    exchange: &mut NodeHandshake,
+    socket: &RecordSocket,
+) -> Result<(), PeerError> {
     let message = exchange.write().map_err(|error| broken(&error))?;
     match socket.send(&Record::Node(message).to_bytes(), &[]) {
         // What the other side has sent before it closed the socket is read next.
@@ -103,7 +106,7 @@ pub(super) fn say(exchange: &mut Exchange, socket: &RecordSocket) -> Result<(), 
 
 /// The error that is sent to a side which is refused in the middle of an exchange. It does not repeat what the
 /// certificate of that side states.
-pub(super) fn told(cause: &PeerError) -> PeerError {
+pub(super) fn sent_cause(cause: &PeerError) -> PeerError {
     match cause {
         PeerError::Unauthorised(why) => {
             PeerError::Unauthorised(format!("the process there says of this one: {why}"))

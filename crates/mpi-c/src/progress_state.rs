@@ -6,26 +6,26 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use causeway_mpi::process::Process;
 use causeway_sys::futex;
-use causeway_sys::standby::{self, StandbyMemory};
+use causeway_sys::progress_thread::{self, ProgressThreadMemory};
 
 /// Whether the thread runs.
 pub(crate) static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// The words that both sides read and write.
-pub(crate) static STANDBY: Standby = Standby {
+pub(crate) static PROGRESS_THREAD: ProgressThread = ProgressThread {
     idle: AtomicU64::new(0),
     calls: AtomicU64::new(0),
     waiting: AtomicU64::new(0),
 };
 
-/// See [`STANDBY`].
-pub(crate) struct Standby {
+/// See [`PROGRESS_THREAD`].
+pub(crate) struct ProgressThread {
     idle: AtomicU64,
     calls: AtomicU64,
     waiting: AtomicU64,
 }
 
-impl StandbyMemory for Standby {
+impl ProgressThreadMemory for ProgressThread {
     type Word = AtomicU64;
     #[inline]
     fn idle(&self) -> &AtomicU64 {
@@ -58,7 +58,7 @@ pub(crate) fn is_on() -> bool {
 #[inline]
 pub(crate) fn leave(process: &Process) {
     if is_on() {
-        standby::leave(&STANDBY, || process.has_pending());
+        progress_thread::leave(&PROGRESS_THREAD, || process.has_pending());
     }
 }
 
@@ -68,13 +68,13 @@ pub(crate) struct Waits;
 
 impl Waits {
     pub(crate) fn new() -> Self {
-        standby::begin_wait(&STANDBY);
+        progress_thread::begin_wait(&PROGRESS_THREAD);
         Self
     }
 }
 
 impl Drop for Waits {
     fn drop(&mut self) {
-        standby::end_wait(&STANDBY);
+        progress_thread::end_wait(&PROGRESS_THREAD);
     }
 }

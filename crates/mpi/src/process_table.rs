@@ -27,7 +27,7 @@ pub const KEY_FILE: &str = "CAUSEWAY_MPI_KEY_FILE";
 pub const SPOKEN: &str = "CAUSEWAY_MPI_FORMATS";
 
 /// The formats of [`SPOKEN`].
-pub(crate) fn spoken() -> Result<Formats> {
+pub(crate) fn own_formats() -> Result<Formats> {
     let text = match std::env::var(SPOKEN) {
         Ok(text) => text,
         Err(std::env::VarError::NotPresent) => return Ok(FORMATS),
@@ -83,10 +83,10 @@ pub(crate) type Identity = (u64, u32);
 
 /// See the module's page.
 #[derive(Debug)]
-pub(crate) struct Contacts {
+pub(crate) struct ProcessTable {
     /// This process's contact, which it gives to others.
     pub(crate) own: Contact,
-    /// The contacts of processes, by this process's numbers of them.
+    /// The identities of processes, by this process's numbers of them.
     identities: Vec<Identity>,
     /// The formats of MPI's messages that each process speaks, by the same numbers.
     formats: Vec<Formats>,
@@ -100,8 +100,8 @@ pub(crate) struct Contacts {
     pub(crate) is_open: bool,
 }
 
-impl Contacts {
-    /// The contacts of a process that has not connected with any other yet.
+impl ProcessTable {
+    /// The table of a process that has not connected with any other yet.
     pub(crate) fn new(own: Contact, methods: Methods) -> Self {
         Self {
             own,
@@ -140,7 +140,7 @@ impl Contacts {
     }
 
     /// Whether a process belongs to another world than this one.
-    pub(crate) fn is_stranger(&self, process: u32) -> bool {
+    pub(crate) fn is_of_other_world(&self, process: u32) -> bool {
         self.identity(process)
             .is_some_and(|(world, _)| world != self.own.world)
     }
@@ -303,13 +303,13 @@ mod tests {
             world: 5,
             ..Contact::default()
         };
-        let mut contacts = Contacts::new(own, methods);
-        assert_eq!(contacts.add((5, 0), FORMATS, "a"), 0);
-        assert_eq!(contacts.add((5, 1), FORMATS, "b"), 1);
-        assert_eq!(contacts.add((9, 0), Formats::only(1), "a"), 0);
-        assert_eq!(contacts.find((9, 0)), Some(2));
-        assert_eq!(contacts.find((9, 1)), None);
-        assert_eq!(contacts.formats(2), Some(Formats::only(1)));
-        assert!(contacts.is_stranger(2) && !contacts.is_stranger(1));
+        let mut process_table = ProcessTable::new(own, methods);
+        assert_eq!(process_table.add((5, 0), FORMATS, "a"), 0);
+        assert_eq!(process_table.add((5, 1), FORMATS, "b"), 1);
+        assert_eq!(process_table.add((9, 0), Formats::only(1), "a"), 0);
+        assert_eq!(process_table.find((9, 0)), Some(2));
+        assert_eq!(process_table.find((9, 1)), None);
+        assert_eq!(process_table.formats(2), Some(Formats::only(1)));
+        assert!(process_table.is_of_other_world(2) && !process_table.is_of_other_world(1));
     }
 }

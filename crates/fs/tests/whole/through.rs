@@ -1,0 +1,183 @@
+//! Long reads into ordinary memory, which servers on this host serve in one of two ways: straight, or through memory that they map. A
+//! client tries both in the first 16 reads.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use causeway_bmi::Memory;
+use causeway_fs::client::{Client, CreateOptions, File};
+use causeway_wire::fs::Region;
+use causeway_wire::random::SplitMix64;
+use rustix::process::Signal;
+
+use crate::cluster::{Fixture, Shape, pattern};
+use crate::faults::{halt, signal};
+
+/// Reads after which a client has tried both ways, for short reads and for long ones.
+const BOTH_WAYS: u64 = 20;
+/// How long anything here may take before it counts as hanging.
+const GENEROUS: Duration = Duration::from_secs(60);
+const BLOCK: usize = 4096;
+
+fn four_servers() -> Shape {
+    Shape {
+        servers: 4,
+        strip_size: 64 << 10,
+        ..Shape::default()
+    }
+}
+
+fn made(client: &mut Client, content: &[u8]) -> File {
+    let mut file = client.create(b"/f", &CreateOptions::default()).unwrap();
+    client.write_at(&mut file, 0, content).unwrap();
+    file
+}
+
+/// Reads into memory of several fragments, and compares with what must be there, zeros behind the end of the file included.
+fn check(client: &mut Client, file: &mut File, regions: &[Region], model: &[u8]) {
+    let len: usize = regions.iter().map(|region| region.len as usize).sum();
+    let whole = Memory::from_vec(vec![0xaa; len]);
+    let memory = [whole.slice(0..len / 3), whole.slice(len / 3..len)];
+    let count = client.read_list(file, regions, &memory).unwrap();
+    let (mut wanted, mut inside) = (Vec::new(), 0);
+    for region in regions {
+        let start = (region.offset as usize).min(model.len());
+        let end = ((region.offset + region.len) as usize).min(model.len());
+        inside += end - start;
+        wanted.extend_from_slice(&model[start..end]);
+        wanted.resize(wanted.len() + region.len as usize - (end - start), 0);
+    }
+    assert_eq!(count, inside as u64, "{regions:?}");
+    assert!(whole.to_vec() == wanted, "{regions:?}");
+}
+
+#[test]
+fn long_reads_find_every_byte_in_both_ways() {
+    let fixture = Fixture::start(&four_servers());
+    let mut client = fixture.client();
+    let mut model = pattern(1, 9 << 20);
+    let mut file = made(&mut client, &model);
+    // Behind a hole.
+    let more = pattern(2, 1 << 20);
+    client.write_at(&mut file, 12 << 20, &more).unwrap();
+    model.resize(12 << 20, 0);
+    model.extend_from_slice(&more);
+    let mut dice = SplitMix64::new(3);
+    for most in [1 << 20, 11 << 20] {
+        for _ in 0..BOTH_WAYS {
+            let len = (64 << 10) + dice.below(most);
+            let offset = dice.below(13 << 20);
+            let offset = match dice.below(2) {
+                0 => offset,
+                _ => offset / BLOCK as u64 * BLOCK as u64,
+            };
+            check(&mut client, &mut file, &[Region { offset, len }], &model);
+        }
+    }
+    for _ in 0..BOTH_WAYS {
+        let offsets = (0..10).map(|_| dice.below(13 << 20));
+        let regions = offsets.map(|offset| Region {
+            offset,
+            len: 10_000 + offset % 100_000,
+        });
+        check(&mut client, &mut file, &regions.collect::<Vec<_>>(), &model);
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_in_the_middle_of_a_long_read_is_asked_again() {
+    let mut fixture = Fixture::start(&Shape {
+        timeout_ms: GENEROUS.as_millis() as u64,
+        ..four_servers()
+    });
+    let mut client = fixture.client();
+    let content = pattern(4, 24 << 20);
+    let mut file = made(&mut client, &content);
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let (mut reads, mut into) = (0, vec![0; content.len()]);
+            while !ends.load(Ordering::Acquire) || reads < BOTH_WAYS {
+                into.fill(0xaa);
+                let count = client.read_at(&mut file, 0, &mut into);
+                assert_eq!(count.unwrap(), content.len());
+                assert!(into == content);
+                reads += 1;
+            }
+        });
+        // Servers 1 to 4 of the configuration are the I/O servers.
+        for round in 0..8 {
+            let server = 1 + round % 4;
+            std::thread::sleep(Duration::from_millis(7));
+            fixture.cluster.kill(server).unwrap();
+            fixture.cluster.restart(server).unwrap();
+        }
+        ends.store(true, Ordering::Release);
+        reader.join().unwrap();
+    });
+}
+
+/// The caller gets its memory back, unchanged from then on, although a server stands still that was writing the buffer; and that server's
+/// later writes are not found by the reads that come next.
+#[test]
+fn a_stopped_server_keeps_neither_the_callers_memory_nor_writes_what_is_read_next() {
+    let fixture = Fixture::start(&four_servers());
+    let mut client = fixture.client();
+    let content = pattern(5, 3 << 20);
+    let mut file = made(&mut client, &content);
+    let mut into = vec![0; content.len()];
+    for round in 0..4 {
+        assert_eq!(client.read_at(&mut file, 0, &mut into).unwrap(), into.len());
+        let pid = fixture.cluster.pid(1 + round).unwrap();
+        halt(pid);
+        client.limit(Duration::from_millis(300));
+        let begun = Instant::now();
+        client.read_at(&mut file, 0, &mut into).unwrap_err();
+        assert!(begun.elapsed() < GENEROUS);
+        client.limit(Duration::MAX);
+        into.fill(0x55);
+        signal(pid, Signal::CONT);
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(2));
+            assert!(into.iter().all(|byte| *byte == 0x55));
+        }
+        assert_eq!(client.read_at(&mut file, 0, &mut into).unwrap(), into.len());
+        assert!(into == content);
+    }
+}
+
+/// The blocks of a file that all have one of these bytes.
+fn is_of(block: &[u8], allowed: [u8; 3]) -> bool {
+    allowed.contains(&block[0]) && block.iter().all(|byte| *byte == block[0])
+}
+
+#[test]
+fn what_is_overwritten_and_truncated_during_long_reads_is_old_or_new_block_by_block() {
+    const LEN: usize = 6 << 20;
+    let fixture = Fixture::start(&four_servers());
+    let (mut client, mut other) = (fixture.client(), fixture.client());
+    let mut file = made(&mut client, &vec![1; LEN]);
+    let mut same = other.open(b"/f").unwrap();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut dice = SplitMix64::new(6);
+            while !ends.load(Ordering::Acquire) {
+                let value = 1 + dice.below(2) as u8;
+                other.write_at(&mut same, 0, &vec![value; LEN]).unwrap();
+                let size = dice.below((LEN / BLOCK) as u64) * BLOCK as u64;
+                other.truncate(&mut same, size).unwrap();
+            }
+        });
+        let mut into = vec![0; LEN];
+        for _ in 0..3 * BOTH_WAYS {
+            into.fill(0xaa);
+            let count = client.read_at(&mut file, 0, &mut into).unwrap();
+            assert!(count <= LEN);
+            let mut blocks = into[..count].chunks(BLOCK);
+            assert!(blocks.all(|block| is_of(block, [0, 1, 2])), "{count}");
+        }
+        ends.store(true, Ordering::Release);
+        writer.join().unwrap();
+    });
+}
