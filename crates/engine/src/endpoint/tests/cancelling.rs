@@ -276,6 +276,9 @@ fn a_send_that_is_cancelled_before_the_receiver_polls_is_not_fetched() {
     a.bmi.cancel(op);
     a.send(to, &[memory(2, LARGE)], 1, 2);
     a.step();
+    b.step();
+    // Only the second is: two transfers of one receive would write into the same memory.
+    assert_eq!(b.bmi.conversations.shared.transfers.active, 1);
     drive(&mut [&mut a, &mut b], |nodes| {
         nodes[0].result(2).is_some() && nodes[1].result(1).is_some()
     });
