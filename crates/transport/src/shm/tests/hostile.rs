@@ -521,14 +521,7 @@ fn an_overwritten_doorbell_costs_only_checks() {
 /// In a process of its own, whose table of descriptors is then full.
 #[test]
 fn a_full_table_of_descriptors_costs_mapping_only() {
-    const ROLE: &str = "CAUSEWAY_SHM_TEST_FULL_TABLE";
-    const NAME: &str = "shm::tests::hostile::a_full_table_of_descriptors_costs_mapping_only";
-    if std::env::var(ROLE).is_err() {
-        let status = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", NAME, "--nocapture"])
-            .env(ROLE, "1")
-            .status();
-        assert!(status.unwrap().success());
+    if !has_own_process("shm::tests::hostile::a_full_table_of_descriptors_costs_mapping_only") {
         return;
     }
     use crate::method::{Access, Direction, Registration, Transfer};

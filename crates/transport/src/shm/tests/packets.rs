@@ -308,8 +308,14 @@ fn a_process_reaches_itself() {
     ));
 }
 
+/// In a process of its own, whose memory no other test changes.
 #[test]
 fn a_thousand_peers_are_served_and_idle_ones_cost_nothing() {
+    if !has_own_process(
+        "shm::tests::packets::a_thousand_peers_are_served_and_idle_ones_cost_nothing",
+    ) {
+        return;
+    }
     let (_folder, address) = place();
     let mut server = Host::listening(ShmConfig::default(), &address);
     const PEERS: usize = 1000;

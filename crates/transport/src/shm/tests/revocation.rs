@@ -161,8 +161,7 @@ fn memory_is_kept_until_the_peer_is_gone() {
         }
         // Dead or not, it has closed the socket: it cannot be in the middle of a copy.
         let _client = (!dies).then_some(met.client);
-        server.tick();
-        assert_eq!(memory.sharers(), 1, "dies: {dies}");
+        server.until_freed(&memory);
     }
 }
 
@@ -236,7 +235,7 @@ fn a_dead_peer_is_not_waited_for() {
     client.imports.announce(&[region.key]);
     drop(met.client);
     server.until("its end is seen", |server| !server.log.down.is_empty());
-    assert_eq!(memory.sharers(), 1);
+    server.until_freed(&memory);
 }
 
 /// An instance that ends waits for all stuck peers at once, not for one after the other: the memory of all
