@@ -218,8 +218,11 @@ impl Locks {
             (Some(holder), None) => return Outcome::Taken(holder),
             (Some(_), Some(tag)) => tag,
         };
-        if queued >= MAX_WAITING || self.waits.contains_key(&(owner.client, tag)) {
+        if queued >= MAX_WAITING {
             return Outcome::Full("too many clients wait for a lock on this file");
+        }
+        if self.waits.contains_key(&(owner.client, tag)) {
+            return Outcome::TagInUse;
         }
         file.waiting.push_back(Waiter {
             wants,
