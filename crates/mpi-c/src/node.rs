@@ -22,6 +22,7 @@ fn run(
         match with(&start)? {
             Started::Done => return Ok(true),
             Started::Active(active) => return complete(active).map(|_| true),
+            Started::Agreeing(active) => return complete(active).map(|_| false),
             Started::ByMessages => return Ok(false),
             Started::Make => node::make_area(&mut Surface, comm)?,
         }

@@ -178,10 +178,17 @@ impl Process {
 
     /// All processes of a communicator, for one operation that all of them begin.
     pub(crate) fn among_all(&mut self, communicator: usize) -> Result<Among> {
+        let tag = self.take_tag(communicator)?;
+        Ok(among(self.communicator(communicator)?, tag))
+    }
+
+    /// The tag of a communicator's next operation.
+    #[inline]
+    pub(crate) fn take_tag(&mut self, communicator: usize) -> Result<u32> {
         let communicator = self.communicator_mut(communicator)?;
         let tag = communicator.collectives;
         communicator.collectives = (tag + 1) % FIRST_KEPT;
-        Ok(among(communicator, tag))
+        Ok(tag)
     }
 
     /// Keeps steps that are started again and again ([`Process::start_again`]). Returns their place.
@@ -272,27 +279,33 @@ impl Process {
         let Some(schedule) = self.schedules.get(at) else {
             return;
         };
-        let peers = schedule.peers.clone();
-        let word = |peer: &Peer| {
-            let failures = schedule.channel.failures();
-            MpiPattern::word(peer.context + failures, schedule.tag)
-        };
-        let notified: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
+        let (peers, of) = (schedule.peers.clone(), (schedule.channel, schedule.tag));
         // The engine's address does not show which rank it was.
         let error = match (error, self.lost_among(&peers)) {
             (OpError::Peer { .. }, Some(lost)) => lost,
             (error, _) => Error::from(error),
         };
-        // What has failed: the others return it, too.
-        let class = Memory::from_vec(error.code().to_le_bytes().to_vec());
+        let class = error.code();
         self.end_with(at, error);
+        self.notify_failure(&peers, of, class);
+    }
+
+    /// Notifies processes that this one has given up an operation of theirs, and with an error of which class: they return it, too.
+    pub(crate) fn notify_failure(
+        &mut self,
+        peers: &[Peer],
+        (channel, tag): (Channel, u32),
+        class: i32,
+    ) {
+        let class = Memory::from_vec(class.to_le_bytes().to_vec());
         let own = self.peers[self.rank as usize].addr;
-        for (to, word) in notified {
-            let is_lost = self.endpoint.loss(to).is_some();
-            if to != own && !is_lost {
+        for peer in peers {
+            let is_lost = self.endpoint.loss(peer.addr).is_some();
+            if peer.addr != own && !is_lost {
+                let word = MpiPattern::word(peer.context + channel.failures(), tag);
                 // A process that cannot be notified will notice that the connection is lost.
                 let class = std::slice::from_ref(&class);
-                let _ = self.post_unattended(to, class, word, NO_OWNER);
+                let _ = self.post_unattended(peer.addr, class, word, NO_OWNER);
             }
         }
     }
@@ -320,7 +333,7 @@ impl Process {
             source: None,
             tag: Some(schedule.tag),
         };
-        let peers = schedule.peers.clone();
+        let (peers, communicator) = (schedule.peers.clone(), schedule.communicator);
         let Some((taken, envelope)) = self.endpoint.take_message(pattern) else {
             return Ok(());
         };
@@ -339,7 +352,9 @@ impl Process {
             class => class,
         };
         let rank = peers.iter().position(|peer| peer.number == envelope.peer);
-        let error = self.lost_among(&peers).unwrap_or_else(|| {
+        let known = self.lost_among(&peers);
+        let known = known.or_else(|| self.leave_failed_area(communicator));
+        let error = known.unwrap_or_else(|| {
             let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
             let why = match class {
                 abi::ERR_PROC_ABORTED => "since it has lost another".to_owned(),
@@ -456,6 +471,7 @@ impl Process {
     /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program must be called. Of several
     /// sends and receives, any may fail; so a wait for one operation alone is used only if the schedule has a single one.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
+        let mut has_waited = None;
         loop {
             if let Some(call) = self.take_call() {
                 return Ok(Some(call));
@@ -475,8 +491,17 @@ impl Process {
                 [first, ..] => {
                     let first = *first;
                     self.advance_schedules();
+                    if self.schedules.pending(at).first() != Some(&first) {
+                        continue;
+                    }
+                    let mut idle = BEFORE_LOOKING;
+                    if has_waited == Some(first) {
+                        self.look_for_failure(at)?;
+                        idle = FOR_EVER;
+                    }
+                    has_waited = Some(first);
                     if self.schedules.pending(at).first() == Some(&first) {
-                        self.endpoint.wait_for_news(news, FOR_EVER);
+                        self.endpoint.wait_for_news(news, idle);
                     }
                 }
             }

@@ -1,15 +1,18 @@
 //! Memory that all processes of a communicator on one host have mapped for their collective operations.
 //!
 //! ```text
-//! sleepers, 8 bytes on a line of 64: one bit for each rank | the lost rank + 1, likewise
+//! sleepers, 8 bytes on a line of 64: one bit for each rank | why no operation can go on, 5 words, likewise
 //! what rank 0 sleeps for, 8 bytes on a line of 64 | that of rank 1 | …
 //! slots of rank 0: 8 of them | slots of rank 1 | …
-//! slot: the number of the phase that it belongs to, + 1, 8 bytes | up to 56 bytes of payload, or, from byte 64 on, up to 8192
+//! slot: the number of the phase that it belongs to, + 1, 8 bytes | the call, 8 bytes | up to 48 bytes of payload, or, from byte 64 on, up to 8192
 //! ```
 //!
 //! Operations are cut into *phases*, which all processes number alike. In a phase, a process fills its slot `phase mod 8` and publishes it by
 //! writing the phase's number; then it reads the slots of those whose data it needs. It publishes a phase only when it has read what it needs
 //! of the one before, and fills a slot only when all have published the phase behind the one that the slot was used for: by then all have read it.
+//!
+//! Beside the number of the phase, a process publishes its call ([`super::call`]). A process whose own call differs from that in a slot reads nothing of the slot, and
+//! reports it in the area ([`super::failure`]): the slots' data would not be what it takes them for, and others may number their next phases differently.
 //!
 //! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, checks the slots once more,
 //! and sleeps until it gets a notice. A process that has published a phase reads the bits before it waits itself, and sends a notice to each
@@ -22,6 +25,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use causeway_engine::Memory;
 use causeway_sys::sleepers;
 
+use super::call::Call;
+use super::failure::{self, Failure};
+
 const LINE: usize = 64;
 const WORD: usize = 8;
 /// Slots of a process.
@@ -33,7 +39,9 @@ const SLOT: usize = LINE + CAPACITY;
 pub(crate) const MOST_RANKS: u32 = 64;
 
 const SLEEPERS: usize = 0;
-const LOST: usize = LINE;
+/// Where a failure is described, and behind it whether a process describes one.
+const FAILURE: usize = LINE;
+const FAILURE_CLAIMED: usize = FAILURE + failure::WORDS * WORD;
 const WISHES: usize = 2 * LINE;
 /// What a process sleeps for: the phase in the low bits, and above them the rank + 1, or 0 for all.
 const PHASE_BITS: u32 = 56;
@@ -107,7 +115,8 @@ impl Area {
     /// Where in [`Area::memory`] the payload of a rank's slot lies, of so many bytes.
     #[inline]
     pub(crate) fn payload(&self, rank: u32, phase: u64, len: usize) -> usize {
-        let offset = if len <= LINE - WORD { WORD } else { LINE };
+        let beside = 2 * WORD;
+        let offset = if len <= LINE - beside { beside } else { LINE };
         self.slot(rank, phase) + offset
     }
 
@@ -146,10 +155,29 @@ impl Area {
         (phase + 1).checked_sub(DEPTH)
     }
 
-    /// Publishes this process's slot.
+    /// A rank among these, which have published a phase, whose call in it is another one.
     #[inline]
-    pub(crate) fn publish(&self, phase: u64) {
+    pub(crate) fn find_other_call(&self, of: SlotsOf, phase: u64, call: Call) -> Option<u32> {
+        let differs = |rank: u32| self.call(rank, phase) != call;
+        match of {
+            SlotsOf::None => None,
+            SlotsOf::Rank(rank) => Some(rank).filter(|rank| differs(*rank)),
+            SlotsOf::All => (0..self.ranks).find(|rank| differs(*rank)),
+        }
+    }
+
+    /// The call of a rank in a phase that it has published.
+    #[inline]
+    pub(crate) fn call(&self, rank: u32, phase: u64) -> Call {
+        let slot = self.slot(rank, phase);
+        Call::of_word(self.word(slot + WORD).load(Relaxed))
+    }
+
+    /// Publishes this process's slot, and its call.
+    #[inline]
+    pub(crate) fn publish(&self, phase: u64, call: Call) {
         let slot = self.slot(self.rank, phase);
+        self.word(slot + WORD).store(call.word(), Relaxed);
         self.word(slot).store(phase + 1, Release);
         self.is_told.store(false, Relaxed);
     }
@@ -204,24 +232,37 @@ impl Area {
         sleepers::withdraw(self.word(SLEEPERS), self.rank);
     }
 
-    /// Marks a rank lost, so that no operation in the area can go on. Returns the ranks that sleep.
+    /// Reports why no operation in the area can go on, unless another process has. Returns the ranks that sleep.
     #[cold]
-    pub(crate) fn give_up(&self, lost: u32) -> u64 {
-        // All processes report the rank whose loss was found first.
-        let _ = (self.word(LOST)).compare_exchange(0, u64::from(lost) + 1, SeqCst, SeqCst);
+    pub(crate) fn give_up(&self, failure: &Failure) -> u64 {
+        // All processes report the failure that was found first.
+        let claimed = self.word(FAILURE_CLAIMED);
+        if claimed.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
+            // A reader that sees the first word sees them all.
+            for (at, word) in failure.encode().iter().enumerate().rev() {
+                self.word(FAILURE + at * WORD).store(*word, SeqCst);
+            }
+        }
         sleepers::take(self.word(SLEEPERS), u64::MAX) & !(1 << self.rank)
     }
 
-    /// The rank that is lost, if one has found that.
+    /// Whether a process has reported a failure.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.word(FAILURE).load(Acquire) != 0
+    }
+
+    /// The failure that a process has reported, if one has.
     #[cold]
-    pub(crate) fn lost(&self) -> Option<u32> {
-        let lost = self.word(LOST).load(SeqCst);
-        lost.checked_sub(1).map(|rank| rank as u32)
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let word = |at: usize| self.word(FAILURE + at * WORD).load(SeqCst);
+        Failure::decode(std::array::from_fn(word))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::call::Function;
     use super::*;
 
     /// The same memory as several processes see it.
@@ -229,6 +270,10 @@ mod tests {
         let memory = Memory::zeroed(len(ranks));
         let view = |rank| Area::new(memory.clone(), rank, ranks);
         (0..ranks).map(view).collect()
+    }
+
+    fn call() -> Call {
+        Call::new(Function::Barrier, 0)
     }
 
     #[test]
@@ -239,8 +284,8 @@ mod tests {
             for phase in 0..DEPTH {
                 let start = area.slot(rank, phase);
                 assert!(start >= ends && start.is_multiple_of(LINE));
-                assert_eq!(area.payload(rank, phase, 56), start + 8);
-                assert_eq!(area.payload(rank, phase, 57), start + 64);
+                assert_eq!(area.payload(rank, phase, 48), start + 16);
+                assert_eq!(area.payload(rank, phase, 49), start + 64);
                 ends = start + 64 + CAPACITY;
             }
         }
@@ -251,12 +296,12 @@ mod tests {
     fn a_phase_is_complete_when_all_have_published_it() {
         let all = views(3);
         assert!(!all[0].is_published(SlotsOf::All, 0));
-        all[0].publish(0);
-        all[2].publish(0);
+        all[0].publish(0, call());
+        all[2].publish(0, call());
         assert!(!all[1].is_published(SlotsOf::All, 0));
         assert!(all[1].is_published(SlotsOf::Rank(2), 0));
         assert!(!all[1].is_published(SlotsOf::Rank(2), 1));
-        all[1].publish(0);
+        all[1].publish(0, call());
         assert!((0..3).all(|rank| all[rank].is_published(SlotsOf::All, 0)));
         assert!(!all[0].is_published(SlotsOf::All, DEPTH));
     }
@@ -264,32 +309,49 @@ mod tests {
     #[test]
     fn only_the_last_wakes_those_that_sleep() {
         let all = views(3);
-        all[0].publish(0);
+        all[0].publish(0, call());
         all[0].announce(SlotsOf::All, 0);
         assert_eq!(all[0].sleepers(), 0);
-        all[1].publish(0);
+        all[1].publish(0, call());
         assert_eq!(all[1].sleepers(), 0);
-        all[2].publish(0);
+        all[2].publish(0, call());
         assert_eq!(all[2].sleepers(), 1);
         assert_eq!(all[2].sleepers(), 0);
         all[0].announce(SlotsOf::Rank(1), 1);
-        all[2].publish(1);
+        all[2].publish(1, call());
         assert_eq!(all[2].sleepers(), 0);
-        all[1].publish(1);
+        all[1].publish(1, call());
         assert_eq!(all[1].sleepers(), 1);
         all[0].announce(SlotsOf::All, 1);
         all[0].withdraw();
-        all[0].publish(1);
+        all[0].publish(1, call());
         assert_eq!(all[0].sleepers(), 0);
     }
 
     #[test]
-    fn a_loss_wakes_all() {
+    fn another_call_is_found() {
+        let all = views(3);
+        let other = Call::new(Function::Bcast, 8);
+        for area in &all {
+            area.publish(0, if area.rank == 1 { other } else { call() });
+        }
+        assert_eq!(all[0].find_other_call(SlotsOf::All, 0, call()), Some(1));
+        assert_eq!(all[1].find_other_call(SlotsOf::All, 0, other), Some(0));
+        assert_eq!(all[2].find_other_call(SlotsOf::Rank(0), 0, call()), None);
+        assert_eq!(all[2].find_other_call(SlotsOf::None, 0, other), None);
+        let continued = all[0].find_other_call(SlotsOf::Rank(0), 0, call().continued());
+        assert_eq!(continued, Some(0));
+    }
+
+    #[test]
+    fn the_first_failure_is_that_of_all_and_wakes_all() {
         let all = views(3);
         all[0].announce(SlotsOf::All, 0);
-        assert_eq!(all[1].lost(), None);
-        assert_eq!(all[1].give_up(2), 1);
-        assert_eq!((all[0].lost(), all[0].give_up(1)), (Some(2), 0));
-        assert_eq!(all[0].lost(), Some(2));
+        assert_eq!((all[1].has_failed(), all[1].failure()), (false, None));
+        assert_eq!(all[1].give_up(&Failure::Lost(2)), 1);
+        assert_eq!(all[0].failure(), Some(Failure::Lost(2)));
+        assert_eq!(all[0].give_up(&Failure::Lost(1)), 0);
+        assert_eq!(all[0].failure(), Some(Failure::Lost(2)));
+        assert!(all[2].has_failed());
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use causeway_wire::contact::CALLS_IN_AREAS;
+
 use super::area::{self, Area, MOST_RANKS};
 use super::state::Node;
 use crate::caller::Caller;
@@ -49,8 +51,14 @@ impl Process {
     /// Begins to make the area of a communicator.
     fn begin_area(&mut self, communicator: usize) -> Result<Sharing> {
         self.areas.retain(|area| area.strong_count() > 0);
-        let is_wanted = self.areas.len() < MOST_AREAS;
-        let size = self.communicator(communicator)?.size();
+        let group = self.communicator(communicator)?.group();
+        let knows = |member: &u32| {
+            let formats = self.process_table.formats(*member);
+            formats.is_some_and(|formats| formats.highest >= CALLS_IN_AREAS)
+        };
+        let all_know = group.members().iter().all(knows);
+        let is_wanted = all_know && self.areas.len() < MOST_AREAS;
+        let size = group.size();
         Ok(Sharing::new(communicator, area::len(size), is_wanted))
     }
 

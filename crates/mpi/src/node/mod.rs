@@ -7,9 +7,16 @@
 //! The memory is [shared](crate::sharing) when a communicator is used for the third time (`creation`), and freed with it. All processes decide alike:
 //! by the order of their blocking operations, and by sizes that MPI has them agree on. A wait polls for a while, then sleeps until it
 //! gets a notice (`waiting`).
+//!
+//! Each process publishes what it calls, with how many bytes, at the beginning of these operations, also of those that are done by messages then (`call`). Where
+//! two calls do not belong together, all processes end that operation with an error that names them (`failure`), and do without the area from there on. Since some may already be
+//! operations ahead, each counts every operation, as it does those by messages: processes that give up an operation, whichever it is, tell all others
+//! by its number, and all of them do the one after that by messages.
 
 pub(crate) mod area;
+mod call;
 mod creation;
+pub(crate) mod failure;
 pub(crate) mod operation;
 mod starting;
 pub(crate) mod state;

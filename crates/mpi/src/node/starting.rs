@@ -3,7 +3,9 @@
 use causeway_engine::Memory;
 
 use super::area::Area;
+use super::call::{Call, Function};
 use super::creation::Found;
+use super::failure::Failure;
 use super::operation::{Operation, Parts, What};
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
@@ -61,6 +63,8 @@ pub enum Started {
     Done,
     /// It is to be waited for.
     Active(Active),
+    /// It is to be done by messages once this is done.
+    Agreeing(Active),
     /// The area is to be made first ([`super::make_area`]); then it is to be begun again.
     Make,
     /// It is to be done by messages.
@@ -121,11 +125,12 @@ fn check_equal(sent: &Memory, received: usize) -> Result<()> {
 }
 
 impl Process {
-    /// Begins an operation in the communicator's area, if it has one and `what` returns one.
+    /// Begins an operation in the communicator's area, if it has one and `what` returns one. If it returns none, processes only compare their calls there.
     #[inline]
     fn begin_in_area(
         &mut self,
         communicator: usize,
+        call: Call,
         what: impl FnOnce(&Area) -> Result<Option<(What, Option<(Memory, OwnedBuffer)>)>>,
     ) -> Result<Started> {
         let area = match self.find_area(communicator)? {
@@ -133,20 +138,51 @@ impl Process {
             Found::Make => return Ok(Started::Make),
             Found::None => return Ok(Started::ByMessages),
         };
-        let Some((what, deliver)) = what(&area)? else {
-            return Ok(Started::ByMessages);
+        let what = match what(&area) {
+            Ok(what) => what,
+            Err(error) => return Err(self.refuse_in_area(communicator, &area, call, error)),
         };
-        let operation = Operation::new(area, what, deliver);
-        Ok(match self.begin_operation(communicator, operation)? {
-            None => Started::Done,
-            Some(active) => Started::Active(active),
+        let operation = match what {
+            Some(what) => {
+                let mut operation = Operation::new(area, call, what);
+                operation.tag = Some(self.take_tag(communicator)?);
+                operation
+            }
+            None => Operation::new(area, call.by_messages(), (What::Agreement, None)),
+        };
+        let is_agreement = operation.is_agreement();
+        let active = self.begin_operation(communicator, operation)?;
+        Ok(match (active, is_agreement) {
+            (None, false) => Started::Done,
+            (None, true) => Started::ByMessages,
+            (Some(active), false) => Started::Active(active),
+            (Some(active), true) => Started::Agreeing(active),
         })
+    }
+
+    /// Reports to the others that this process does not begin an operation, because of this error.
+    #[cold]
+    fn refuse_in_area(
+        &mut self,
+        communicator: usize,
+        area: &Area,
+        call: Call,
+        error: Error,
+    ) -> Error {
+        let failure = Failure::Refused {
+            rank: area.rank,
+            call,
+            class: error.code(),
+        };
+        self.give_up_area(communicator, area, &failure, (None, None));
+        error
     }
 
     /// A barrier.
     #[inline]
     pub fn barrier_in_area(&mut self, communicator: usize) -> Result<Started> {
-        self.begin_in_area(communicator, |_| Ok(Some((What::Barrier, None))))
+        let call = Call::new(Function::Barrier, 0);
+        self.begin_in_area(communicator, call, |_| Ok(Some((What::Barrier, None))))
     }
 
     /// A broadcast.
@@ -160,7 +196,8 @@ impl Process {
         let Some(root) = self.root_in_area(root, communicator)? else {
             return Ok(Started::ByMessages);
         };
-        self.begin_in_area(communicator, |area| {
+        let call = Call::new(Function::Bcast, bytes).with_root(root);
+        self.begin_in_area(communicator, call, |area| {
             if !BROADCAST.allows(bytes, area) {
                 return Ok(None);
             }
@@ -188,7 +225,13 @@ impl Process {
         };
         let kernel = of.kernel()?;
         let bytes = of.any()?.bytes()?;
-        self.begin_in_area(communicator, |area| {
+        let call = match root {
+            Some(root) => Call::new(Function::Reduce, bytes).with_root(root),
+            None => Call::new(Function::Allreduce, bytes),
+        };
+        let unit = kernel.as_ref().map_or(0, Kernel::unit);
+        let call = call.with_elements(unit, &[]);
+        self.begin_in_area(communicator, call, |area| {
             let Some(kernel) = kernel.filter(|_| REDUCTION.allows(bytes, area)) else {
                 return Ok(None);
             };
@@ -219,7 +262,9 @@ impl Process {
     ) -> Result<Started> {
         let kernel = of.kernel()?;
         let bytes = of.any()?.bytes()?;
-        self.begin_in_area(communicator, |area| {
+        let unit = kernel.as_ref().map_or(0, Kernel::unit);
+        let call = Call::new(Function::ReduceScatter, bytes).with_elements(unit, parts);
+        self.begin_in_area(communicator, call, |area| {
             let Some(kernel) = kernel.filter(|_| REDUCE_SCATTER.allows(bytes, area)) else {
                 return Ok(None);
             };
@@ -263,8 +308,10 @@ impl Process {
         communicator: usize,
     ) -> Result<Started> {
         let bytes = into.bytes()?;
-        self.begin_in_area(communicator, |area| {
-            let block = bytes / u64::from(area.ranks);
+        let ranks = self.communicator(communicator)?.size();
+        let block = bytes / u64::from(ranks);
+        let call = Call::new(Function::Allgather, block);
+        self.begin_in_area(communicator, call, |area| {
             if !BLOCK.allows(block, area) {
                 return Ok(None);
             }
@@ -285,7 +332,9 @@ impl Process {
         communicator: usize,
     ) -> Result<Started> {
         let bytes = into.bytes()?;
-        self.begin_in_area(communicator, |area| {
+        let ranks = self.communicator(communicator)?.size();
+        let call = Call::new(Function::Alltoall, bytes / u64::from(ranks));
+        self.begin_in_area(communicator, call, |area| {
             if !EXCHANGE.allows(bytes, area) {
                 return Ok(None);
             }

@@ -7,8 +7,11 @@
 
 use causeway_engine::Awaited;
 
-use super::operation::Operation;
-use crate::abi;
+use super::area::Area;
+use super::failure::Failure;
+use super::operation::{Operation, Progress};
+use super::state::Node;
+use crate::communicator::Channel;
 use crate::error::{Error, Result};
 use crate::process::{Active, Process, State, Waited};
 use crate::status::Status;
@@ -21,17 +24,23 @@ impl Process {
         communicator: usize,
         mut operation: Operation,
     ) -> Result<Option<Active>> {
-        if let Some(lost) = operation.area.lost() {
-            return Err(lost_rank(lost).on(communicator));
+        if operation.area.has_failed() {
+            self.check_lost(communicator, &operation)?;
         }
         let mut looks = None;
         loop {
-            if operation.run() {
-                if looks.is_some() {
-                    self.endpoint.came_at_once(Awaited::Step);
+            match operation.run() {
+                Progress::Over => {
+                    if looks.is_some() {
+                        self.endpoint.came_at_once(Awaited::Step);
+                    }
+                    self.wake_sleepers(communicator, &operation);
+                    return operation.finish().map(|()| None);
                 }
-                self.wake_sleepers(communicator, &operation);
-                return operation.finish().map(|()| None);
+                Progress::Waits => {}
+                Progress::Differs(rank) => {
+                    return Err(self.give_up_operation(communicator, &operation, rank));
+                }
             }
             let first = || self.endpoint.first_looks(Awaited::Step, self.has_threads);
             let left = looks.unwrap_or_else(first);
@@ -44,6 +53,15 @@ impl Process {
         self.wake_sleepers(communicator, &operation);
         let state = State::Node(Box::new(operation));
         Ok(Some(Active::new(state, communicator)))
+    }
+
+    /// Fails if a rank is lost. Of other failures, this process may be some operations behind: it does those that it can do.
+    #[cold]
+    fn check_lost(&self, communicator: usize, operation: &Operation) -> Result<()> {
+        match operation.area.failure() {
+            Some(failure @ Failure::Lost(_)) => Err(failure.error(None).on(communicator)),
+            _ => Ok(()),
+        }
     }
 
     #[inline]
@@ -74,10 +92,13 @@ impl Process {
                 return Ok(None);
             };
             match operation.run() {
-                true => process.end_operation(communicator, operation).map(Some),
-                false => {
+                Progress::Over => process.end_operation(communicator, operation).map(Some),
+                Progress::Waits => {
                     process.wake_sleepers(communicator, operation);
                     Ok(None)
+                }
+                Progress::Differs(rank) => {
+                    Err(process.give_up_operation(communicator, operation, rank))
                 }
             }
         })?;
@@ -102,29 +123,38 @@ impl Process {
     ) -> Result<Option<Status>> {
         // Notices only end waits: nothing else has to be done for them.
         self.handle_notices();
-        if !operation.run() {
+        let mut progress = operation.run();
+        if progress == Progress::Waits {
             loop {
                 self.wake_sleepers(communicator, operation);
                 let awaited = operation.awaited();
                 operation.area.announce(awaited.0, awaited.1);
-                if operation.run() {
+                progress = operation.run();
+                if progress != Progress::Waits {
                     break;
                 }
                 if operation.awaited() == awaited {
-                    self.check_losses(communicator, operation)?;
+                    self.check_failures(communicator, operation)?;
                     return Ok(None);
                 }
             }
             operation.area.withdraw();
         }
-        self.end_operation(communicator, operation).map(Some)
+        match progress {
+            Progress::Differs(rank) => {
+                Err(self.give_up_operation(communicator, operation, rank))
+            }
+            _ => self.end_operation(communicator, operation).map(Some),
+        }
     }
 
-    /// Fails if a process is lost, and notifies the others.
-    fn check_losses(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
+    /// Fails if a process is lost, or has given up an operation, and notifies the others.
+    fn check_failures(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
         let area = &operation.area;
-        if let Some(lost) = area.lost() {
-            return Err(lost_rank(lost).on(communicator));
+        if area.has_failed() {
+            self.check_lost(communicator, operation)?;
+            let (first, tag) = (Some(operation.first), operation.tag);
+            return Err(self.leave_area(communicator, area, (first, tag)));
         }
         let peers = self.communicator(communicator)?.peers.clone();
         let Some(error) = self.lost_among(&peers) else {
@@ -133,14 +163,69 @@ impl Process {
         let lost = peers
             .iter()
             .position(|peer| self.endpoint.loss(peer.addr).is_some());
-        let sleepers = area.give_up(lost.unwrap_or(0) as u32);
+        let sleepers = area.give_up(&Failure::Lost(lost.unwrap_or(0) as u32));
         self.wake_ranks(communicator, sleepers);
         Err(error.on(communicator))
     }
-}
 
-#[cold]
-fn lost_rank(rank: u32) -> Error {
-    let text = format!("rank {rank} is lost, as a process of the communicator has found");
-    Error::new(abi::ERR_PROC_ABORTED, text)
+    /// Gives up an operation in which another rank calls what does not belong to it.
+    #[cold]
+    fn give_up_operation(
+        &mut self,
+        communicator: usize,
+        operation: &Operation,
+        other: u32,
+    ) -> Error {
+        let failure = operation.failure(other);
+        let of = (Some(operation.first), operation.tag);
+        self.give_up_area(communicator, &operation.area, &failure, of)
+    }
+
+    /// Reports a failure to all processes of an area, and leaves it. Returns the error.
+    #[cold]
+    pub(super) fn give_up_area(
+        &mut self,
+        communicator: usize,
+        area: &Area,
+        failure: &Failure,
+        of: (Option<u64>, Option<u32>),
+    ) -> Error {
+        let sleepers = area.give_up(failure);
+        self.wake_ranks(communicator, sleepers);
+        self.leave_area(communicator, area, of)
+    }
+
+    /// Leaves an area in which calls did not belong together: the communicator's next operations are done by messages. The others are notified of the
+    /// operation that this process gives up, given by its first phase and its tag: they may do it by messages.
+    #[cold]
+    fn leave_area(
+        &mut self,
+        communicator: usize,
+        area: &Area,
+        (first, tag): (Option<u64>, Option<u32>),
+    ) -> Error {
+        let failure = area.failure().unwrap_or(Failure::Lost(area.rank));
+        let error = failure.error(first).on(communicator);
+        let tag = tag.map_or_else(|| self.take_tag(communicator), Ok);
+        let (Ok(tag), Ok(found)) = (tag, self.communicator_mut(communicator)) else {
+            return error;
+        };
+        found.node = Node::Never;
+        let peers = found.everyone.clone();
+        self.notify_failure(&peers, (Channel::Collectives, tag), error.code());
+        error
+    }
+
+    /// The error of an operation by messages that another process has given up because of calls that do not belong together, if it is that. This process
+    /// leaves the area, too.
+    #[cold]
+    pub(crate) fn leave_failed_area(&mut self, communicator: usize) -> Option<Error> {
+        let found = self.communicator_mut(communicator).ok()?;
+        let Node::Ready(area) = &found.node else {
+            return None;
+        };
+        let failure = area.failure().filter(Failure::is_of_calls)?;
+        found.node = Node::Never;
+        Some(failure.error(None))
+    }
 }
