@@ -1,7 +1,7 @@
 //! The usual messages allocate nothing on the heap once they have been sent for a while.
 //!
 //! A program of its own, since a global allocator counts. Both sides run in one thread, so that what either
-//! allocates is counted, over the in-process method, shared memory and TCP.
+//! allocates is counted, over the in-process method, shared memory, TCP and UDP.
 
 use causeway_bmi::{Bmi, Config, Memory};
 use causeway_testkit::pair::Pair;
@@ -17,7 +17,7 @@ fn instance(method: &str, name: &str, dir: &tempfile::TempDir) -> Bmi {
     let listen = match method {
         "mem" => format!("mem://{unique}-{name}"),
         "shm" => format!("shm://{unique}/{name}"),
-        _ => "tcp://127.0.0.1:0".to_owned(),
+        _ => format!("{method}://127.0.0.1:0"),
     };
     let config = Config {
         listen: vec![listen],
@@ -103,7 +103,7 @@ fn exchanges_allocate(size: usize, is_posted: bool, most: u64) {
     assert!(found.is_empty(), "{}", found.join("; "));
 }
 
-const METHODS: [&str; 3] = ["mem", "shm", "tcp"];
+const METHODS: [&str; 4] = ["mem", "shm", "tcp", "udp"];
 
 #[test]
 fn small_messages_into_posted_receives_allocate_nothing() {
