@@ -24,7 +24,7 @@ mod placement;
 pub(crate) mod receiving;
 pub(crate) mod rendezvous;
 mod unexpected;
-mod withdrawing;
+pub(crate) mod withdrawing;
 
 use std::collections::VecDeque;
 

@@ -18,6 +18,12 @@ use crate::shared::{Early, EarlyBody, Shared, Work};
 /// Early messages that are looked at without a list, and operations likewise.
 const FEW: usize = 64;
 
+#[cfg(test)]
+thread_local! {
+    /// Entries that were looked at by this thread.
+    pub(crate) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// The result of a search among few messages.
 enum Looked {
     /// It is found, or not there.
@@ -51,7 +57,11 @@ impl Conversation {
     fn early_sends<M>(&self, shared: &Shared<M>) -> impl Iterator<Item = (Option<u64>, Place)> {
         let behind = |index: &u32| shared.early[*index].links.next();
         let early = std::iter::successors(self.early.first(), behind);
-        early.map(|index| (send_waiting(&shared.early[index]), Place::Early(index)))
+        early.map(|index| {
+            #[cfg(test)]
+            LOOKS.set(LOOKS.get() + 1);
+            (send_waiting(&shared.early[index]), Place::Early(index))
+        })
     }
 
     /// Operations, and the sends of those that receive an announced message.
@@ -59,6 +69,8 @@ impl Conversation {
         let behind = |op: &u32| shared.ops[*op].links.next();
         let ops = std::iter::successors(self.ops.first(), behind);
         ops.map(|op| {
+            #[cfg(test)]
+            LOOKS.set(LOOKS.get() + 1);
             let place = Place::Op(shared.ops.key(op));
             (send_received(&shared.ops[op]), place)
         })
