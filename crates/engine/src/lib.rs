@@ -18,7 +18,7 @@
 //! - `operation` is one send, receive or transfer and its states; `fragments` is its memory.
 //!   Operations and peers are in [`slab`](causeway_transport::slab) tables, and [`lists`] are
 //!   threaded through their entries. `arrivals` holds unexpected messages, `fetches`, `greetings` and `shrinking` what
-//!   several peers compete for or have to do in time, `offers` the accounts of offered receives,
+//!   several peers compete for or have to do in time (`patience`), `sends` where a peer's announced messages are, `offers` the accounts of offered receives,
 //!   `registrations` caches registrations for methods that need them, and `traffic` has the
 //!   counters.
 //!
