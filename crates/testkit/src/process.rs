@@ -40,7 +40,8 @@ const ARGUMENT: &str = "CAUSEWAY_TEST_ARGUMENT_";
 /// Starts the lines that are meant for the parent.
 const MARK: &str = "@causeway ";
 
-/// Held for reading while a process is started.
+/// Held for reading while a process is started: until it has printed something or has ended. The system lets the parent continue a
+/// moment before it closes the child's copies of the parent's descriptors.
 static STARTING: RwLock<()> = RwLock::new(());
 
 /// Waits until no process is being started by [`Child::spawn`].
@@ -125,11 +126,15 @@ impl Child {
         }
         let starting = STARTING.read().unwrap_or_else(PoisonError::into_inner);
         let mut process = command.spawn().expect("the test binary runs again");
-        drop(starting);
         let out = process.stdout.take().expect("its output is piped");
         let (tell, said) = channel();
+        let (tell_start, has_started) = channel();
         std::thread::spawn(move || {
-            for line in BufReader::new(out).lines().map_while(Result::ok) {
+            let mut out = BufReader::new(out);
+            // The test harness prints before it runs the test.
+            let _ = out.fill_buf();
+            drop(tell_start);
+            for line in out.lines().map_while(Result::ok) {
                 if let Some(message) = line.strip_prefix(MARK)
                     && tell.send(message.to_owned()).is_err()
                 {
@@ -137,6 +142,13 @@ impl Child {
                 }
             }
         });
+        let started: Result<(), _> = has_started.recv_timeout(GENEROUS);
+        assert_eq!(
+            started,
+            Err(RecvTimeoutError::Disconnected),
+            "the child is silent"
+        );
+        drop(starting);
         Self { process, said }
     }
 
@@ -208,6 +220,22 @@ impl Drop for Child {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_are_free_once_children_have_started() {
+        if part().is_some() {
+            return;
+        }
+        let test = "process::tests::sockets_are_free_once_children_have_started";
+        for _ in 0..50 {
+            let endpoint = crate::loopback::fresh();
+            let listener = std::net::TcpListener::bind(endpoint).expect("nothing has it");
+            let _child = Child::spawn(test, "idle", &[]);
+            drop(listener);
+            await_starts();
+            std::net::TcpListener::bind(endpoint).expect("no process has a copy");
+        }
+    }
 
     #[test]
     fn a_child_reports_stops_and_dies() {
