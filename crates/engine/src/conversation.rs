@@ -9,7 +9,7 @@
 //! instance, and [`Endpoint`](crate::Endpoint) drives that with methods.
 //!
 //! The parts are in files of their own, all of them `impl Conversation`: [`greeting`], [`graceful_close`], [`eager`], [`receiving`], [`rendezvous`],
-//! [`parts`], [`offers`], [`unexpected`], [`moving`], [`placement`], [`cancel`], [`closing`].
+//! [`parts`], [`offers`], [`unexpected`], [`moving`], [`placement`], [`cancel`], [`withdrawing`], [`closing`].
 
 mod cancel;
 mod closing;
@@ -24,6 +24,7 @@ mod placement;
 pub(crate) mod receiving;
 pub(crate) mod rendezvous;
 mod unexpected;
+pub(crate) mod withdrawing;
 
 use std::collections::VecDeque;
 
@@ -31,13 +32,15 @@ use causeway_sys::memory::Memory;
 use causeway_transport::{Packet, PeerError};
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
 
+use crate::arrivals::Arrivals;
 use crate::credit::{Account, Budget, Grant};
 use crate::fragments::Fragments;
 use crate::handshake::Greeting;
 use crate::lists::List;
 use crate::matcher::Matcher;
 use crate::offers::Offers;
-use crate::operation::{Incoming, State, What};
+use crate::operation::{State, What};
+use crate::sends::Sends;
 use crate::shared::{Shared, Tuning, Work};
 use crate::traffic::Traffic;
 use crate::types::{EAGER_BY_METHOD, OpError, Tag};
@@ -131,14 +134,11 @@ pub(crate) struct Conversation {
     pub(crate) expected: VecDeque<u32>,
     /// Unexpected sends that wait: while they wait for credit, expected ones are still sent.
     pub(crate) unexpected: VecDeque<u32>,
-    /// Sends whose receivers have requested them in parts.
-    sending_parts: Option<Box<SendingParts>>,
+    /// What only few peers need.
+    rare: Option<Box<Rare>>,
     /// Our announcements that may be unmatched at the peer.
     pub(crate) announced: u32,
     pub(crate) announced_unexpected: u32,
-    /// Receives, by key, whose memory is exported to the peer once the export of another receive
-    /// has ended.
-    uncleared: VecDeque<u64>,
     /// The peer's announcements that are unmatched here.
     announcements: u32,
     announcements_unexpected: u32,
@@ -169,7 +169,7 @@ pub(crate) struct Conversation {
     /// Why the latest connection was lost.
     pub(crate) loss: Option<PeerError>,
     /// Unexpected messages in order of arrival.
-    pub(crate) arrived: VecDeque<Arrived>,
+    pub(crate) arrived: Arrivals,
     /// In the ring of peers whose first unexpected message can be taken.
     in_ready_ring: bool,
     /// In the ring of peers whose unexpected messages are to be fetched.
@@ -178,26 +178,16 @@ pub(crate) struct Conversation {
     pub(crate) traffic: Traffic,
 }
 
-/// Operations that are sent in parts, in order. It is allocated only for peers that have any, as
-/// most have none.
+/// What only few peers need. It is allocated only for those, and released with the connection.
 #[derive(Debug, Default)]
-struct SendingParts {
-    ops: VecDeque<u32>,
-}
-
-/// An unexpected message.
-pub(crate) enum Arrived {
-    /// It can be taken. Until then it costs credit if it travelled whole, or memory of the budget
-    /// if it was fetched.
-    Ready {
-        tag: Tag,
-        data: Vec<u8>,
-        fetched: bool,
-    },
-    /// It waits for memory to be fetched into.
-    Announced { tag: Tag, incoming: Incoming },
-    /// This operation fetches it.
-    Fetching { op: u32 },
+struct Rare {
+    /// Sends whose receivers have requested them in parts, in order.
+    sending_parts: VecDeque<u32>,
+    /// Receives, by key, whose memory is exported to the peer once the export of another receive
+    /// has ended.
+    uncleared: VecDeque<u64>,
+    /// Where the peer's announced messages are, if many were looked for.
+    sends: Option<Sends>,
 }
 
 /// A placeholder, of no peer.
@@ -229,10 +219,9 @@ impl Conversation {
             control: VecDeque::new(),
             expected: VecDeque::new(),
             unexpected: VecDeque::new(),
-            sending_parts: None,
+            rare: None,
             announced: 0,
             announced_unexpected: 0,
-            uncleared: VecDeque::new(),
             announcements: 0,
             announcements_unexpected: 0,
             held_send: None,
@@ -247,7 +236,7 @@ impl Conversation {
             placement: None,
             early: List::default(),
             loss: None,
-            arrived: VecDeque::new(),
+            arrived: Arrivals::default(),
             in_ready_ring: false,
             in_fetch_ring: false,
             traffic: Traffic::default(),

@@ -6,7 +6,10 @@
 //! driver calls [`Conversations::poll_event`] until it returns `None`, then sends what
 //! [`Conversations::poll_dirty`] and [`Conversations::poll_transmit`] return.
 
+mod fetching;
+mod greetings;
 mod posting;
+mod shrinking;
 mod transferring;
 
 use std::time::Instant;
@@ -99,6 +102,13 @@ pub enum Event {
         /// Why.
         cause: PeerError,
     },
+    /// The peer does not greet: do as for a connection that is lost, and drop it.
+    Silent {
+        /// The peer.
+        peer: u32,
+        /// How long it had, in milliseconds.
+        limit_ms: u64,
+    },
     /// The peer violated the protocol: drop the connection, then do as for one that is lost.
     ProtocolError {
         /// The peer.
@@ -141,6 +151,7 @@ impl<M: Matcher> Conversations<M> {
         let peer = self.peers.insert(Conversation::new(name));
         let key = self.peers.key(peer);
         self.peers[peer].set_key(key);
+        self.shared.shrinking.add(peer);
         peer
     }
 
@@ -161,6 +172,10 @@ impl<M: Matcher> Conversations<M> {
         entry.drop_early(shared, true);
         entry.release_waiting_caller(shared);
         entry.close_window(&mut shared.budget);
+        entry.may_wait_no_longer(shared);
+        shared.greetings.end(peers.key(peer));
+        let entry = &mut peers[peer];
+        shared.transfers.peer_lost(&mut entry.transfers);
         entry.traffic.settle(&mut shared.touched);
         peers.remove(peer)
     }
@@ -313,6 +328,16 @@ impl<M: Matcher> Conversations<M> {
                 let peer = self.peers.find(peer)?;
                 Event::Lost { peer, cause }
             }
+            Work::Silent {
+                peer: key,
+                greeting,
+                limit_ms,
+            } => {
+                let peer = self.peers.find(key)?;
+                let lasts = self.shared.greetings.end_numbered(key, greeting);
+                let is_silent = lasts && self.peers[peer].awaits_greeting();
+                is_silent.then_some(Event::Silent { peer, limit_ms })?
+            }
             Work::ProtocolError(peer, reason) => {
                 let peer = self.peers.find(peer)?;
                 Event::ProtocolError { peer, reason }
@@ -327,7 +352,7 @@ impl<M: Matcher> Conversations<M> {
             }
             Work::Transfers => Event::Transfers,
             Work::Shrink(wanting) => {
-                self.shrink_largest(wanting);
+                self.shrink_one(wanting);
                 return None;
             }
             Work::Fetch => {
@@ -482,6 +507,7 @@ impl<M: Matcher> Conversations<M> {
     /// number and operations, and takes over the caller's connection; the caller's number ends.
     pub fn merge(&mut self, known: u32, caller: u32) {
         let Self { peers, shared } = self;
+        shared.greetings.end(peers.key(caller));
         let Some(from) = peers.remove(caller) else {
             return;
         };
@@ -755,33 +781,6 @@ impl<M: Matcher> Conversations<M> {
             if let Some(message) = peers[peer].take_unexpected(shared) {
                 return Some(message);
             }
-        }
-    }
-
-    /// Takes window from the peer with the largest one, for peers with smaller ones, such as
-    /// `wanting`.
-    fn shrink_largest(&mut self, wanting: u32) {
-        let Self { peers, shared } = self;
-        let indices = peers.indices();
-        let largest = indices
-            .into_iter()
-            .filter(|&peer| peer != wanting && peers[peer].is_up())
-            .max_by_key(|peer| peers[*peer].grant.window());
-        if let Some(peer) = largest {
-            peers[peer].shrink_window(shared);
-        }
-    }
-
-    /// Starts to fetch large unexpected messages, round robin over the peers, as far as there is memory.
-    fn fetch_waiting(&mut self) {
-        let Self { peers, shared } = self;
-        while let Some(&key) = shared.fetch_ring.front() {
-            if let Some(peer) = peers.find(key)
-                && !peers[peer].fetch_waiting(shared)
-            {
-                return;
-            }
-            shared.fetch_ring.pop_front();
         }
     }
 }

@@ -31,6 +31,17 @@ pub(crate) fn cost(len: usize) -> u32 {
     (len as u32).saturating_add(EARLY_RECORD_BYTES)
 }
 
+/// The result of [`Budget::reserve_pull`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reserved {
+    /// The memory is reserved.
+    Yes,
+    /// The peer holds its share.
+    HasShare,
+    /// There is no room.
+    NoRoom,
+}
+
 /// The receiver's memory for messages for which no receive has been posted yet.
 #[derive(Debug)]
 pub(crate) struct Budget {
@@ -98,24 +109,29 @@ impl Budget {
         self.free() < self.windows / 4
     }
 
-    /// Reserves memory for a large unexpected message. One is always allowed, as otherwise a
-    /// message of that size could never arrive.
-    pub(crate) fn reserve_pull(&mut self, bytes: u64) -> bool {
-        let fits = self.pulled == 0 || self.pulled.saturating_add(bytes) <= self.pulls;
-        if fits {
-            self.pulled = self.pulled.saturating_add(bytes);
+    /// Reserves memory for a large unexpected message of a peer that has reserved `own` bytes so
+    /// far. The first message of each peer is allowed as long as there is room, and one of all
+    /// peers in any case, as otherwise a message of that size could never arrive. Further ones leave
+    /// half of the memory to first ones, and may take as much of the other half as is free then: of
+    /// `n` peers that take what they can, each gets one part of `n + 1`.
+    pub(crate) fn reserve_pull(&mut self, own: &mut u64, bytes: u64, is_first: bool) -> Reserved {
+        let pulled = self.pulled.saturating_add(bytes);
+        if !is_first && pulled.saturating_add(*own).saturating_add(bytes) > self.pulls / 2 {
+            return Reserved::HasShare;
         }
-        fits
+        if self.pulled > 0 && pulled > self.pulls {
+            return Reserved::NoRoom;
+        }
+        self.pulled = pulled;
+        *own += bytes;
+        Reserved::Yes
     }
 
-    /// Whether memory for large unexpected messages runs short.
-    pub(crate) fn is_pull_memory_short(&self) -> bool {
-        self.pulled > self.pulls / 2
-    }
-
-    /// Releases what [`Budget::reserve_pull`] reserved.
-    pub(crate) fn release_pull(&mut self, bytes: u64) {
-        self.pulled = self.pulled.saturating_sub(bytes);
+    /// Releases what [`Budget::reserve_pull`] reserved for a peer.
+    pub(crate) fn release_pull(&mut self, own: &mut u64, bytes: u64) {
+        assert!(bytes <= *own && *own <= self.pulled, "it was reserved");
+        *own -= bytes;
+        self.pulled -= bytes;
     }
 
     /// Bytes held for large unexpected messages.
@@ -541,11 +557,29 @@ mod tests {
     #[test]
     fn one_large_message_always_fits() {
         let mut budget = Budget::new(100);
-        assert!(budget.reserve_pull(1000));
-        assert!(!budget.reserve_pull(1));
-        budget.release_pull(1000);
-        assert!(budget.reserve_pull(30));
-        assert!(budget.reserve_pull(20));
-        assert!(!budget.reserve_pull(1));
+        let (mut a, mut b) = (0, 0);
+        assert_eq!(budget.reserve_pull(&mut a, 1000, true), Reserved::Yes);
+        assert_eq!(budget.reserve_pull(&mut b, 1, true), Reserved::NoRoom);
+        budget.release_pull(&mut a, 1000);
+        assert_eq!(budget.reserve_pull(&mut a, 30, true), Reserved::Yes);
+        assert_eq!(budget.reserve_pull(&mut a, 1, false), Reserved::HasShare);
+        assert_eq!(budget.reserve_pull(&mut b, 20, true), Reserved::Yes);
+        assert_eq!(budget.reserve_pull(&mut b, 1, false), Reserved::HasShare);
+        assert_eq!(budget.reserve_pull(&mut 0, 1, true), Reserved::NoRoom);
+        assert_eq!((a, b, budget.pulled()), (30, 20, 50));
+    }
+
+    #[test]
+    fn peers_that_take_what_they_can_leave_an_equal_part() {
+        let mut budget = Budget::new(4000);
+        let mut held = [0; 9];
+        let mut any = true;
+        while std::mem::take(&mut any) {
+            for own in &mut held {
+                any |= budget.reserve_pull(own, 1, false) == Reserved::Yes;
+            }
+        }
+        assert_eq!(held, [100; 9]);
+        assert_eq!(budget.pulled(), 900);
     }
 }

@@ -144,6 +144,7 @@ impl<M: Matcher> Endpoint<M> {
             conversations.speak(Formats::IN_PARTS);
         }
         let now = methods.now();
+        conversations.set_patience(config.connect_timeout, now);
         let sleeper = Sleeper::new(&methods, process).map_err(system)?;
         let mut endpoint = Self {
             process,

@@ -17,7 +17,8 @@
 //!   place that reads the time.
 //! - `operation` is one send, receive or transfer and its states; `fragments` is its memory.
 //!   Operations and peers are in [`slab`](causeway_transport::slab) tables, and [`lists`] are
-//!   threaded through their entries. `offers` holds the accounts of offered receives,
+//!   threaded through their entries. `arrivals` holds unexpected messages, `fetches`, `greetings` and `shrinking` what
+//!   several peers compete for or have to do in time (`patience`), `sends` where a peer's announced messages are, `offers` the accounts of offered receives,
 //!   `registrations` caches registrations for methods that need them, and `traffic` has the
 //!   counters.
 //!
@@ -27,21 +28,27 @@
 //! retry what failed.
 #![forbid(unsafe_code)]
 
+mod arrivals;
 mod clock;
 mod conversation;
 pub mod conversations;
 mod credit;
 mod direct;
 mod endpoint;
+mod fetches;
 mod fragments;
+mod greetings;
 mod handshake;
 pub mod lists;
 pub mod matcher;
 mod offers;
 mod operation;
+mod patience;
 mod pieces;
 mod registrations;
+mod sends;
 mod shared;
+mod shrinking;
 mod traffic;
 mod transfers;
 pub mod types;

@@ -75,6 +75,8 @@ pub(crate) struct Op {
     pub(crate) offered: bool,
     /// The other side has cancelled; what is in progress decides whether that was in time. Of an announced send: it was recalled.
     pub(crate) withdrawn: bool,
+    /// Its transfer is among those that wait to be started.
+    pub(crate) queued: bool,
     /// The end of the moved bytes within the fragments.
     pub(crate) cursor: Cursor,
     pub(crate) fragments: Fragments,
@@ -180,6 +182,7 @@ impl Default for Op {
             synchronous: false,
             offered: false,
             withdrawn: false,
+            queued: false,
         }
     }
 }
@@ -239,6 +242,7 @@ impl Op {
         self.synchronous = false;
         self.offered = false;
         self.withdrawn = false;
+        self.queued = false;
         self.any_peer = false;
     }
 }

@@ -9,12 +9,16 @@ use causeway_transport::{PeerError, Takes};
 
 use crate::credit::Budget;
 use crate::direct::Direct;
+use crate::fetches::Fetches;
 use crate::fragments::Fragments;
+use crate::greetings::Greetings;
 use crate::handshake::Own;
 use crate::lists::{Linked, Links, List, NONE};
 use crate::matcher::Matcher;
 use crate::offers::Watch;
 use crate::operation::{Incoming, Op, State};
+use crate::patience::Patience;
+use crate::shrinking::Shrinking;
 use crate::traffic::Touched;
 use crate::transfers::Transfers;
 use crate::types::{Completion, Envelope, Error, OpError, OpId, Queue, RendezvousPolicy, Tag};
@@ -67,10 +71,16 @@ pub(crate) struct Shared<M> {
     /// Unexpected messages that have arrived and were not taken yet.
     pub(crate) unexpected_waiting: usize,
     pub(crate) budget: Budget,
-    /// Peers with large unexpected messages to be fetched, by key, round robin.
-    pub(crate) fetch_ring: VecDeque<u64>,
+    /// Which large unexpected messages are to be fetched.
+    pub(crate) fetches: Fetches,
+    /// See [`Conversations::set_patience`](crate::conversations::Conversations::set_patience).
+    pub(crate) patience: Option<Patience>,
     pub(crate) transfers: Transfers,
     pub(crate) work: VecDeque<Work>,
+    /// Greetings that have begun.
+    pub(crate) greetings: Greetings,
+    /// Which peer's window is made smaller next.
+    pub(crate) shrinking: Shrinking,
     /// Receives, by key, that are to be offered to their senders when there is nothing else to do.
     pub(crate) to_offer: Vec<u64>,
     /// Whether offering would pay.
@@ -127,15 +137,22 @@ pub(crate) enum Work {
     Stays(u64),
     /// A peer was lost.
     Lost(u64, PeerError),
+    /// A peer has not ended the greeting of this number, and has had this much time.
+    Silent {
+        peer: u64,
+        greeting: u64,
+        limit_ms: u64,
+    },
     /// A peer violated the protocol.
     ProtocolError(u64, String),
     /// Have the method keep the message that it is writing into memory of a receive of this peer.
     CancelPlacement(u64),
     /// The last reference or operation of a peer is gone.
     Release(u64),
-    /// Window is needed: take some from the peer with the largest, but not from this one.
+    /// Window is needed by this peer: take some from one that has more. At most one such entry is
+    /// queued.
     Shrink(u32),
-    /// Memory for large unexpected messages has become free.
+    /// Large unexpected messages may be fetched. At most one such entry is queued.
     Fetch,
     /// A transfer has ended, or can be started. At most one such entry is queued.
     Transfers,
@@ -217,6 +234,29 @@ pub(crate) enum Tested {
     Otherwise,
 }
 
+impl<M> Shared<M> {
+    /// Has large unexpected messages fetched as far as there is memory: something has changed.
+    pub(crate) fn retry_fetches(&mut self) {
+        if self.fetches.retry() {
+            self.work.push_back(Work::Fetch);
+        }
+    }
+
+    /// A peer's greeting begins.
+    pub(crate) fn begin_greeting(&mut self, peer: u64, called: bool) {
+        if let Some(patience) = &self.patience {
+            self.greetings.begin(peer, called, patience);
+        }
+    }
+
+    /// Has window taken from another peer for this one, unless that is about to happen for any peer.
+    pub(crate) fn request_shrink(&mut self, wanting: u32) {
+        if self.shrinking.request() {
+            self.work.push_back(Work::Shrink(wanting));
+        }
+    }
+}
+
 impl<M: Matcher> Shared<M> {
     /// An empty state. `early_memory` is in bytes.
     pub(crate) fn new(tuning: Tuning, early_memory: usize) -> Self {
@@ -232,9 +272,12 @@ impl<M: Matcher> Shared<M> {
             ready: VecDeque::new(),
             unexpected_waiting: 0,
             budget: Budget::new(early_memory),
-            fetch_ring: VecDeque::new(),
+            fetches: Fetches::default(),
+            patience: None,
             transfers: Transfers::default(),
             work: VecDeque::new(),
+            greetings: Greetings::default(),
+            shrinking: Shrinking::default(),
             to_offer: Vec::new(),
             watch: Watch::default(),
             held: Vec::new(),
@@ -309,9 +352,21 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
+    /// Defers an operation's transfer that cannot be started now.
+    pub(crate) fn defer_transfer(&mut self, op: u32) {
+        self.ops[op].queued = true;
+        self.transfers.defer(self.ops.key(op));
+    }
+
     /// Queues an operation's transfer to be started.
     pub(crate) fn start_transfer(&mut self, op: u32) {
         let key = self.ops.key(op);
+        // A receive that was matched again may still be queued for its earlier message.
+        if std::mem::replace(&mut self.ops[op].queued, true) {
+            return self.retry_transfers();
+        }
+        let ops = &self.ops;
+        self.transfers.purge(|key| waits(ops, key));
         if self.transfers.add(key) {
             self.work.push_back(Work::Transfers);
         }
@@ -445,4 +500,10 @@ impl<M: Matcher> Shared<M> {
         }
         Ok(())
     }
+}
+
+/// Whether the operation of this key has a transfer that waits to be started.
+fn waits(ops: &Slab<Op>, key: u64) -> bool {
+    let op = ops.find(key).map(|op| &ops[op]);
+    op.is_some_and(|op| op.queued && !matches!(op.state, State::Finishing | State::Done))
 }

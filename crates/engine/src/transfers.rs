@@ -4,12 +4,16 @@ use std::collections::{HashMap, VecDeque};
 
 use causeway_transport::{Cursor, PartEnd, Progress, Transfer};
 
-/// Transfers that an instance has in progress; the others wait. A peer without any may always start
-/// one, so that peers that hang do not stop the rest.
+/// Transfers that an instance has in progress; the others wait. Where peers that hang have taken all
+/// of them, any other peer may still start its [share](Transfers::may_start).
 pub(crate) const MAX_ACTIVE: usize = 16;
 
 /// Waiting transfers that are tried at once, between other work.
 pub(crate) const MAX_TRIES: usize = 64;
+
+/// Waiting transfers that were cancelled are removed when so many entries have been added since the
+/// last time, besides as many as remained then.
+const MOST_STALE: usize = 64;
 
 /// Transfers in progress and waiting, the latter as operations by key. Those that are cancelled
 /// meanwhile are skipped.
@@ -17,6 +21,10 @@ pub(crate) const MAX_TRIES: usize = 64;
 pub(crate) struct Transfers {
     /// How many transfers methods have accepted and not completed.
     pub(crate) active: usize,
+    /// Peers with such transfers.
+    busy_peers: usize,
+    /// With this many waiting entries, those of cancelled operations are removed.
+    purge_at: usize,
     /// Those that could not be started.
     deferred: VecDeque<u64>,
     /// How many of those, from the front, are to be retried since something changed.
@@ -55,6 +63,44 @@ impl Transfers {
     /// How many transfers wait.
     pub(crate) fn waiting(&self) -> usize {
         self.deferred.len() + self.recent.len()
+    }
+
+    /// Accounts for a transfer that a method has accepted. `of_peer` are those of its peer.
+    pub(crate) fn started(&mut self, of_peer: &mut u32) {
+        self.active += 1;
+        self.busy_peers += usize::from(*of_peer == 0);
+        *of_peer += 1;
+    }
+
+    /// Accounts for a transfer of a peer that has ended. (The driver reports it, too.)
+    pub(crate) fn ended(&mut self, of_peer: &mut u32) {
+        assert!(*of_peer > 0, "a transfer that was started");
+        *of_peer -= 1;
+        self.busy_peers -= usize::from(*of_peer == 0);
+    }
+
+    /// A peer's connection is lost: none of its transfers counts any more.
+    pub(crate) fn peer_lost(&mut self, of_peer: &mut u32) {
+        self.busy_peers -= usize::from(std::mem::take(of_peer) > 0);
+    }
+
+    /// Whether a peer with `of_peer` transfers in progress may start another one. If others have
+    /// taken all, it may nevertheless start its share of them, and one in any case.
+    pub(crate) fn may_start(&self, of_peer: u32) -> bool {
+        let others = self.busy_peers - usize::from(of_peer > 0);
+        self.active < MAX_ACTIVE || (of_peer as usize) < (MAX_ACTIVE / (others + 1)).max(1)
+    }
+
+    /// Removes the entries of operations that do not wait any more, if there may be many.
+    pub(crate) fn purge(&mut self, waits: impl Fn(u64) -> bool) {
+        if self.waiting() < self.purge_at.max(MOST_STALE) {
+            return;
+        }
+        let front = self.deferred.iter().take(self.retries);
+        self.retries = front.filter(|op| waits(**op)).count();
+        self.deferred.retain(|op| waits(*op));
+        self.recent.retain(|op| waits(*op));
+        self.purge_at = 2 * self.waiting() + MOST_STALE;
     }
 
     /// Adds one. Returns whether to notify the driver.
@@ -159,5 +205,47 @@ impl Transfers {
     /// order again.
     pub(crate) fn defer(&mut self, op: u64) {
         self.deferred.push_back(op);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cancelled_transfers_take_bounded_memory() {
+        let mut all = Transfers::default();
+        for op in 0..10 {
+            all.defer(op);
+        }
+        for op in 10..10_000 {
+            all.purge(|op| op < 10);
+            let _ = all.add(op);
+            if op % 3 == 0
+                && let Some(op) = all.take_only()
+            {
+                all.defer(op);
+            }
+            assert!(all.waiting() <= 20 + MOST_STALE, "{} wait", all.waiting());
+        }
+        assert!(all.retry());
+        let tried: Vec<u64> = std::iter::from_fn(|| all.next()).take(10).collect();
+        assert_eq!(tried, (0..10).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn a_peer_that_holds_all_slots_leaves_others_their_shares() {
+        let mut all = Transfers::default();
+        let mut peers = [0; 4];
+        for of_peer in &mut peers {
+            while all.may_start(*of_peer) {
+                all.started(of_peer);
+            }
+        }
+        assert_eq!(peers, [16, 8, 5, 4]);
+        all.peer_lost(&mut peers[0]);
+        all.peer_lost(&mut peers[0]);
+        all.ended(&mut peers[3]);
+        assert_eq!((peers, all.busy_peers), ([0, 8, 5, 3], 3));
     }
 }

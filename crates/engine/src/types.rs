@@ -244,6 +244,11 @@ pub struct Config {
     /// ([`Pieces`](crate::Pieces)). Peers must have the same setting.
     pub in_parts: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
+    /// A connection on which the peer does not greet is given up after this time if the peer has
+    /// made it, otherwise after twice this time. Also how long a peer may take to send a large
+    /// unexpected message that it has announced, while messages of others wait for the memory; then
+    /// its connection is dropped. Both take up to an eighth longer, and while this process does not
+    /// poll, an eighth passes at most.
     pub connect_timeout: Duration,
     /// Most TCP connections with one peer, up to 16, if the peer takes as many: the first carries
     /// messages, further ones the data of large transfers. 0 leaves it to the method: one on up to two

@@ -5,16 +5,23 @@
 //! memory, a notice is sent to it if there is room for one now, and the export is ended, which
 //! takes effect whatever the peer does. Where this side is copying, or the message has left the
 //! caller's memory or comes in parts, the operation completes as if it had not been cancelled. A
-//! receive that is offered ends with the sender's reply ([`offers`](super::offers)): only the
-//! sender knows whether its message is written.
+//! receive that is offered ends with the sender's reply ([`offers`](super::offers)), so that this
+//! cancel, unlike all others, waits for the sender to make progress. Only the sender knows whether
+//! its message is written: one-sided writes leave no trace here before the packet that reports them,
+//! and that may be on its way. To revoke the export and complete at once would lose a message that
+//! its sender has seen complete: the bytes are in memory that is the caller's again, and may be
+//! overwritten before the report arrives. Keeping the message would mean copying all memory of each
+//! such receive when it is cancelled, whether it was written or not, into memory without a bound.
+
+use std::collections::VecDeque;
 
 use causeway_wire::bmi::{Kind, RECALLING, Refusal};
 
 use super::Conversation;
 use super::rendezvous::refusal;
 use crate::matcher::Matcher;
-use crate::operation::{Incoming, State, What};
-use crate::shared::{EarlyBody, Shared};
+use crate::operation::{State, What};
+use crate::shared::Shared;
 use crate::types::OpError;
 
 impl Conversation {
@@ -38,23 +45,6 @@ impl Conversation {
             // The receive has been found.
             State::ToPush(_) => {}
             _ => self.cancel(shared, op),
-        }
-    }
-
-    /// The sender asks for an announced message back.
-    pub(super) fn recalled<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
-        let waiting = self
-            .early
-            .to_vec(&mut shared.early)
-            .into_iter()
-            .find(|index| {
-                let early = &shared.early[*index];
-                let is_it = |incoming: &Incoming| incoming.announcement.send == send;
-                !early.taken && matches!(&early.body, EarlyBody::Announced(it) if is_it(it))
-            });
-        if let Some(index) = waiting {
-            self.forget_early(shared, index);
-            self.queue_control(shared, refusal(send, Refusal::Cancelled));
         }
     }
 
@@ -97,7 +87,7 @@ impl Conversation {
                 } else {
                     &mut self.expected
                 };
-                queue.retain(|queued| *queued != op);
+                unqueue(queue, op);
                 self.finish(shared, op, cancelled);
                 // The sends behind it may leave now.
                 self.mark_dirty(shared);
@@ -122,6 +112,34 @@ impl Conversation {
             | State::Moving
             | State::Finishing
             | State::Done => {}
+        }
+    }
+}
+
+/// Removes an operation from a queue, if it is there. It is searched for from both ends, since many
+/// are mostly cancelled in their order, or in the opposite one.
+fn unqueue(queue: &mut VecDeque<u32>, op: u32) {
+    let len = queue.len();
+    let mut pairs = (0..len.div_ceil(2)).map(|at| [at, len - 1 - at]);
+    let found = pairs.find_map(|pair| pair.into_iter().find(|at| queue[*at] == op));
+    if let Some(at) = found {
+        queue.remove(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_leave_queues_from_anywhere() {
+        for len in 0..6 {
+            for gone in 0..len + 1 {
+                let mut queue: VecDeque<u32> = (0..len).collect();
+                unqueue(&mut queue, gone);
+                let left: Vec<u32> = (0..len).filter(|op| *op != gone).collect();
+                assert_eq!(queue, left);
+            }
         }
     }
 }

@@ -26,10 +26,9 @@ impl Conversation {
         self.held_send = None;
         self.expected.clear();
         self.unexpected.clear();
-        self.sending_parts = None;
+        self.rare = None;
         self.announced = 0;
         self.announced_unexpected = 0;
-        self.uncleared.clear();
         self.grant.close(&mut shared.budget);
         self.placement = None;
         self.end_offers(shared);
@@ -41,8 +40,9 @@ impl Conversation {
             self.complete(shared, op, Err(error));
         }
         self.forget_announcements(shared);
-        self.transfers = 0;
+        shared.transfers.peer_lost(&mut self.transfers);
         self.release_waiting_caller(shared);
+        shared.greetings.end(self.key);
         self.phase = if may_return {
             Phase::Closed
         } else {
@@ -66,16 +66,17 @@ impl Conversation {
         }
         self.control.clear();
         self.held_send = None;
-        self.sending_parts = None;
+        self.rare = None;
         self.announced = 0;
         self.announced_unexpected = 0;
-        self.uncleared.clear();
         self.grant.close(&mut shared.budget);
+        shared.transfers.peer_lost(&mut self.transfers);
         self.placement = None;
         self.end_offers(shared);
         self.forget_announcements(shared);
         self.drop_early(shared, false);
         self.release_waiting_caller(shared);
+        shared.greetings.end(self.key);
         self.phase = Phase::Closed;
         self.touch(shared);
     }

@@ -11,7 +11,7 @@ use crate::fragments::Fragments;
 use crate::lists::Links;
 use crate::matcher::Matcher;
 use crate::operation::{State, What};
-use crate::shared::{Early, EarlyBody, Shared, Tuning, Work};
+use crate::shared::{Early, EarlyBody, Shared, Tuning};
 use crate::traffic::Touched;
 use crate::types::{OpError, Tag};
 
@@ -346,7 +346,7 @@ impl Conversation {
         if self.grant.enlarge(&mut shared.budget) {
             self.tell_window = true;
         } else if self.grant.is_below_share(&shared.budget) {
-            shared.work.push_back(Work::Shrink(self.id));
+            shared.request_shrink(self.id);
         }
         self.mark_dirty(shared);
     }

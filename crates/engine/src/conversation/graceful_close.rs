@@ -19,6 +19,7 @@ impl Conversation {
             return self.agree_to_leave(shared);
         }
         self.phase = Phase::Leaving;
+        self.may_wait_no_longer(shared);
         self.greeting.agreed_to_leave = false;
         self.queue_bare(shared, Kind::Leave, ASKS_TO_LEAVE);
     }
@@ -26,6 +27,7 @@ impl Conversation {
     /// Agrees that the connection is not needed.
     pub(crate) fn agree_to_leave<M>(&mut self, shared: &mut Shared<M>) {
         self.phase = Phase::Leaving;
+        self.may_wait_no_longer(shared);
         self.greeting.agreed_to_leave = true;
         self.greeting.asked_to_leave = false;
         self.queue_bare(shared, Kind::Leave, AGREES_TO_LEAVE);
@@ -79,6 +81,7 @@ impl Conversation {
         self.greeting.asked_to_leave = false;
         self.mark_dirty(shared);
         shared.retry_transfers();
+        self.resume_fetches(shared);
         self.release_waiting_caller(shared);
     }
 }

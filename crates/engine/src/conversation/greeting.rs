@@ -49,7 +49,6 @@ impl Conversation {
             ..Greeting::default()
         };
         self.account = Account::default();
-        self.grant.open(&mut shared.budget);
         self.blocked = false;
         self.starved = false;
         self.announced = 0;
@@ -59,13 +58,35 @@ impl Conversation {
         self.control.clear();
         self.end_offers(shared);
         self.touch(shared);
-        let hello = shared.own.hello().encode();
-        let packet = shared.buffers.holding(&hello);
-        self.queue_control(shared, packet);
         self.set_limits(&shared.tuning, limits);
-        if shared.budget.is_memory_short() {
-            shared.work.push_back(Work::Shrink(self.id));
+        if !called {
+            self.open_window(shared);
+            self.queue_hello(shared);
         }
+        shared.begin_greeting(self.key, called);
+    }
+
+    /// Commits the first window. A caller gets it only when it has introduced itself.
+    fn open_window<M>(&mut self, shared: &mut Shared<M>) {
+        self.grant.open(&mut shared.budget);
+        if shared.budget.is_memory_short() {
+            shared.request_shrink(self.id);
+        }
+    }
+
+    /// Queues this side's greeting, unless it was queued before. That to a caller replies to the
+    /// caller's, whatever that is.
+    fn queue_hello<M>(&mut self, shared: &mut Shared<M>) {
+        if !std::mem::replace(&mut self.greeting.is_sent, true) {
+            let hello = shared.own.hello().encode();
+            let packet = shared.buffers.holding(&hello);
+            self.queue_control(shared, packet);
+        }
+    }
+
+    /// Whether the other side is to send something before messages may flow.
+    pub(crate) fn awaits_greeting(&self) -> bool {
+        matches!(self.phase, Phase::Greeting) && self.greeting.awaited != Awaited::Decision
     }
 
     /// Whether the two sides have agreed on a format with introductions.
@@ -91,7 +112,7 @@ impl Conversation {
     ) {
         match self.phase {
             Phase::Leaving => return self.message_or_control(shared, header, packet),
-            Phase::Greeting => {}
+            Phase::Greeting => self.queue_hello(shared),
             _ => return,
         }
         let reason = match (self.greeting.awaited, header.kind) {
@@ -126,6 +147,9 @@ impl Conversation {
             false => shared.own.is_callable(),
         };
         if !introduced || !self.introduces() {
+            if self.greeting.called {
+                self.open_window(shared);
+            }
             return self.mark_up(shared, header.credit);
         }
         if !self.greeting.called {
@@ -161,6 +185,9 @@ impl Conversation {
         self.greeting.theirs = Some(Box::new(theirs));
         if id == shared.own.introduction.id {
             // This process is connected with itself: both sides are this instance.
+            if self.greeting.called {
+                self.open_window(shared);
+            }
             return self.mark_up(shared, header.credit);
         }
         if !self.greeting.called {
@@ -202,6 +229,8 @@ impl Conversation {
             theirs.addresses = Vec::new();
         }
         self.greeting.awaited = Awaited::Ready;
+        shared.begin_greeting(self.key, true);
+        self.open_window(shared);
         self.queue_introduction(shared);
     }
 
@@ -229,6 +258,7 @@ impl Conversation {
     /// Marks the connection up: messages may flow.
     fn mark_up<M: Matcher>(&mut self, shared: &mut Shared<M>, credit: u32) {
         self.phase = Phase::Up;
+        shared.greetings.end(self.key);
         self.was_up = true;
         shared.connections += 1;
         self.connection = shared.connections;

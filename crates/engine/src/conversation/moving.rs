@@ -11,7 +11,7 @@ use super::rendezvous::refusal;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State, What};
 use crate::shared::{Shared, Work};
-use crate::transfers::{MAX_ACTIVE, Remainder, Transfers};
+use crate::transfers::{Remainder, Transfers};
 use crate::types::OpError;
 
 /// Whether an operation's transfer has yet to be started.
@@ -92,9 +92,11 @@ impl Conversation {
         match shared.work.pop_back() {
             Some(Work::Transfers) => {
                 let op = shared.transfers.take_only();
-                if let Some(op) = op.and_then(|key| shared.ops.find(key))
-                    && let State::Matched(incoming) = &shared.ops[op].state
-                {
+                let Some(op) = op.and_then(|key| shared.ops.find(key)) else {
+                    return;
+                };
+                shared.ops[op].queued = false;
+                if let State::Matched(incoming) = &shared.ops[op].state {
                     let size = incoming.announcement.size;
                     self.finish(shared, op, Ok(size));
                 }
@@ -112,8 +114,7 @@ impl Conversation {
 
     /// Whether another transfer may be started.
     pub(crate) fn may_transfer<M>(&self, shared: &Shared<M>) -> bool {
-        let throttled = shared.transfers.active >= MAX_ACTIVE && self.transfers > 0;
-        self.is_up() && !throttled
+        self.is_up() && shared.transfers.may_start(self.transfers)
     }
 
     /// The next transfer that the method is to start for an operation, and what remains to be
@@ -177,8 +178,7 @@ impl Conversation {
         op: u32,
         behind: Remainder,
     ) {
-        self.transfers += 1;
-        shared.transfers.active += 1;
+        shared.transfers.started(&mut self.transfers);
         let key = shared.ops.key(op);
         shared.transfers.part_started(key, behind.rest);
         let entry = &mut shared.ops[op];
@@ -210,7 +210,7 @@ impl Conversation {
             // It has already failed, with its peer.
             return shared.transfers.forget_parts(key);
         }
-        self.transfers = self.transfers.saturating_sub(1);
+        shared.transfers.ended(&mut self.transfers);
         let is_cut = shared.transfers.is_cut(key);
         if is_cut && result.is_err() {
             shared.transfers.forget_parts(key);

@@ -69,15 +69,15 @@ impl Conversation {
         }
         let receive = clearance.receive;
         shared.ops[op].state = State::SendingParts { receive };
-        let sending = self.sending_parts.get_or_insert_default();
-        sending.ops.push_back(op);
+        let rare = self.rare.get_or_insert_default();
+        rare.sending_parts.push_back(op);
         self.mark_dirty(shared);
         self.withdraw_announcement(shared, op);
     }
 
     /// The next part of the first message that is sent in parts.
     pub(super) fn next_part<M>(&self, shared: &Shared<M>) -> Option<Transmit> {
-        let op = *self.sending_parts.as_ref()?.ops.front()?;
+        let op = *self.rare.as_ref()?.sending_parts.front()?;
         let entry = &shared.ops[op];
         let State::SendingParts { receive } = entry.state else {
             return None;
@@ -112,8 +112,8 @@ impl Conversation {
         if entry.moved == entry.size {
             self.traffic.finished(entry.what, entry.size);
             self.touch(shared);
-            if let Some(sending) = &mut self.sending_parts {
-                sending.ops.pop_front();
+            if let Some(rare) = &mut self.rare {
+                rare.sending_parts.pop_front();
             }
             self.taken(shared, op, holds);
         }

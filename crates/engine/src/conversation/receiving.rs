@@ -231,8 +231,7 @@ impl Conversation {
                 shared.buffers.put(data);
                 Ok(result)
             }
-            // Not reached unless the matcher and the table disagree.
-            None => Ok(Err(OpError::Withdrawn)),
+            None => unreachable!("the matcher holds messages that are in the table"),
         }
     }
 }

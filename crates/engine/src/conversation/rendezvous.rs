@@ -21,6 +21,7 @@ use super::eager::{deliver, send_of};
 use crate::fragments::{Fragments, sum};
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, State, What};
+use crate::sends::Place;
 use crate::shared::{EarlyBody, Shared, Work};
 use crate::types::{OpError, RendezvousPolicy, Tag};
 
@@ -270,7 +271,9 @@ impl Conversation {
         }
         self.announcements += 1;
         drop_long_list(&mut incoming);
+        let send = incoming.announcement.send;
         let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
+        self.note_place(send, Place::Early(message));
         shared.matcher.hold(message, self.id, tag);
     }
 
@@ -283,6 +286,7 @@ impl Conversation {
     ) {
         let room = shared.ops[op].size;
         let Announcement { send, size, .. } = incoming.announcement;
+        self.note_place(send, Place::Op(shared.ops.key(op)));
         if size > room {
             self.queue_control(shared, refusal(send, Refusal::TooLarge { room }));
             return self.complete(shared, op, Err(OpError::TooLarge { size, room }));
@@ -348,7 +352,7 @@ impl Conversation {
         let most = self.fragments_per_packet();
         let entry = &mut shared.ops[op];
         let State::ToClear(incoming) = std::mem::replace(&mut entry.state, State::Finishing) else {
-            return;
+            unreachable!("the caller has found it in this state");
         };
         let (offset, send) = (entry.moved, incoming.announcement.send);
         let left = incoming.announcement.size - offset;
@@ -379,7 +383,7 @@ impl Conversation {
         let key = shared.ops.key(op);
         let entry = &mut shared.ops[op];
         let State::ToClear(incoming) = std::mem::replace(&mut entry.state, State::Finishing) else {
-            return;
+            unreachable!("the caller has found it in this state");
         };
         if entry.moved == 0 && !incoming.announcement.regions.is_empty() {
             entry.state = State::Matched(incoming);
@@ -387,7 +391,7 @@ impl Conversation {
         }
         if let TransportError::Limit { .. } = error {
             entry.state = State::ToClear(incoming);
-            return self.uncleared.push_back(key);
+            return self.rare.get_or_insert_default().uncleared.push_back(key);
         }
         let send = incoming.announcement.send;
         self.queue_control(shared, refusal(send, Refusal::Failed));
@@ -400,7 +404,10 @@ impl Conversation {
     /// exports that will end, because announcements take only a part of all regions.
     #[inline]
     pub(crate) fn clear_next<M>(&mut self, shared: &mut Shared<M>) {
-        while let Some(key) = self.uncleared.pop_front() {
+        let Some(rare) = &mut self.rare else {
+            return;
+        };
+        while let Some(key) = rare.uncleared.pop_front() {
             if shared.ops.find(key).is_some() {
                 return shared.work.push_back(Work::Export(key));
             }
@@ -534,43 +541,6 @@ impl Conversation {
         }
     }
 
-    /// The sender has cancelled an announced message.
-    pub(super) fn withdrawn<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
-        for index in self.early.to_vec(&mut shared.early) {
-            if let EarlyBody::Announced(incoming) = &shared.early[index].body
-                && incoming.announcement.send == send
-            {
-                return self.forget_early(shared, index);
-            }
-        }
-        if self.withdrawn_unexpected(shared, send) {
-            return;
-        }
-        for op in self.ops.to_vec(&mut shared.ops) {
-            let entry = &mut shared.ops[op];
-            match &entry.state {
-                State::Matched(incoming)
-                | State::Collecting(incoming)
-                | State::ToClear(incoming)
-                | State::Cleared { incoming, .. }
-                    if incoming.announcement.send == send =>
-                {
-                    // Until then its transfer must not start, and a second such packet must not take the next message.
-                    if !std::mem::replace(&mut entry.withdrawn, true) {
-                        let key = shared.ops.key(op);
-                        shared.work.push_back(Work::Rematch(key));
-                    }
-                    return;
-                }
-                State::Pulling(incoming) if incoming.announcement.send == send => {
-                    entry.withdrawn = true;
-                    return;
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Takes the withdrawn message from a receive, whose exports have been ended. Returns whether
     /// the receive is to be matched again; then it is in no list.
     pub(crate) fn begin_rematch<M: Matcher>(&mut self, shared: &mut Shared<M>, op: u32) -> bool {
@@ -603,8 +573,7 @@ impl Conversation {
                 self.complete(shared, op, result);
             }
             Some(EarlyBody::Announced(incoming)) => self.match_announced(shared, op, incoming),
-            // Not reached unless the matcher and the table disagree.
-            None => self.complete(shared, op, Err(OpError::Withdrawn)),
+            None => unreachable!("the matcher holds messages that are in the table"),
         }
     }
 
@@ -620,7 +589,9 @@ impl Conversation {
         }
         self.announcements += 1;
         drop_long_list(&mut incoming);
+        let send = incoming.announcement.send;
         let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
+        self.note_place(send, Place::Early(message));
         // It arrived before all messages that are held now.
         shared.matcher.hold_first(message, self.id, tag);
     }

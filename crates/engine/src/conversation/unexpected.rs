@@ -5,29 +5,18 @@ use causeway_sys::memory::Memory;
 use causeway_transport::Packet;
 use causeway_wire::bmi::{self as wire, Announcement, Header, Refusal};
 
+use super::Conversation;
 use super::rendezvous::{drop_long_list, refusal};
-use super::{Arrived, Conversation};
+use crate::arrivals::Ready;
+use crate::credit::Reserved;
+use crate::fetches::Fetch;
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
 use crate::operation::{Incoming, State, What};
-use crate::shared::{NO_QUEUE, Shared, Work};
+use crate::shared::{NO_QUEUE, Shared};
 use crate::types::{Addr, OpError, Tag, Unexpected};
 
 impl Conversation {
-    /// Adds an unexpected message. Most peers have one at a time, so room for one is allocated at
-    /// first.
-    fn keep_arrived(&mut self, message: Arrived) {
-        if self.arrived.capacity() == 0 {
-            self.arrived.reserve_exact(1);
-        }
-        self.arrived.push_back(message);
-    }
-
-    /// Whether the first unexpected message can be taken.
-    fn first_is_ready(&self) -> bool {
-        matches!(self.arrived.front(), Some(Arrived::Ready { .. }))
-    }
-
     /// Handles a whole unexpected message.
     #[inline]
     pub(super) fn unexpected<M: Matcher>(
@@ -40,8 +29,7 @@ impl Conversation {
             return;
         }
         let data = packet.to_vec(wire::HEADER_BYTES);
-        let fetched = false;
-        self.keep_arrived(Arrived::Ready { tag, data, fetched });
+        self.arrived.push(tag, data);
         shared.unexpected_waiting += 1;
         shared.arrivals += 1;
         self.enter_ready_ring(shared);
@@ -51,16 +39,13 @@ impl Conversation {
     /// what makes it available.
     #[inline]
     pub(super) fn enter_ready_ring<M>(&mut self, shared: &mut Shared<M>) {
-        match self.arrived.front() {
-            Some(Arrived::Ready { .. }) if !self.in_ready_ring => {
+        if self.arrived.is_first_ready() {
+            if !self.in_ready_ring {
                 self.in_ready_ring = true;
                 shared.ready.push_back(self.id);
             }
-            Some(Arrived::Announced { .. }) if !self.in_fetch_ring => {
-                self.enter_fetch_ring(shared);
-                shared.work.push_back(Work::Fetch);
-            }
-            _ => {}
+        } else if self.arrived.is_first_announced() {
+            self.enter_fetch_ring(shared);
         }
     }
 
@@ -70,19 +55,12 @@ impl Conversation {
         shared: &mut Shared<M>,
     ) -> Option<Unexpected> {
         self.in_ready_ring = false;
-        if !self.first_is_ready() {
-            return None;
-        }
-        let Some(Arrived::Ready { tag, data, fetched }) = self.arrived.pop_front() else {
-            return None;
-        };
+        let Ready { tag, data, fetched } = self.arrived.take()?;
         self.refs += 1;
         shared.unexpected_waiting -= 1;
         self.enter_ready_ring(shared);
         if fetched {
-            let record = wire::EARLY_RECORD_BYTES.into();
-            shared.budget.release_pull((data.len() as u64).max(record));
-            shared.work.push_back(Work::Fetch);
+            self.release_pull(shared, data.len() as u64);
         } else {
             self.early_freed(shared, data.len());
         }
@@ -114,86 +92,101 @@ impl Conversation {
             announcement,
         };
         drop_long_list(&mut incoming);
-        self.keep_arrived(Arrived::Announced { tag, incoming });
+        self.arrived.push_announced(tag, incoming);
         shared.unexpected_waiting += 1;
         self.enter_fetch_ring(shared);
-        shared.work.push_back(Work::Fetch);
     }
 
-    /// Puts the peer into the ring of those whose unexpected messages are to be fetched.
+    /// Puts the peer into the ring of those whose unexpected messages are to be fetched, and has
+    /// that tried.
     fn enter_fetch_ring<M>(&mut self, shared: &mut Shared<M>) {
         if !self.in_fetch_ring {
             self.in_fetch_ring = true;
-            shared.fetch_ring.push_back(self.key);
+            shared.fetches.ring.push_back(self.key);
         }
+        shared.retry_fetches();
     }
 
-    /// Starts to fetch the next message, if there is memory for it. Returns `false` if there is
-    /// none: the peer then keeps its place in the ring.
-    pub(crate) fn fetch_waiting<M: Matcher>(&mut self, shared: &mut Shared<M>) -> bool {
-        let Some(more) = self.fetch_next(shared) else {
-            return false;
-        };
-        self.in_fetch_ring = false;
-        if more {
+    /// The connection is up again after this side did not need it: messages that were announced
+    /// meanwhile are fetched.
+    pub(super) fn resume_fetches<M>(&mut self, shared: &mut Shared<M>) {
+        if self.arrived.announced() > 0 {
             self.enter_fetch_ring(shared);
         }
-        true
     }
 
-    /// Starts to fetch the next message. Returns whether there are more to fetch; `None` if there
-    /// is no memory for it.
-    fn fetch_next<M: Matcher>(&mut self, shared: &mut Shared<M>) -> Option<bool> {
-        let mut waiting = self
-            .arrived
-            .iter()
-            .enumerate()
-            .filter_map(|(at, a)| match a {
-                Arrived::Announced { tag, incoming } => {
-                    Some((at, *tag, incoming.announcement.size))
-                }
-                _ => None,
-            });
-        let Some((at, tag, size)) = waiting.next() else {
-            return Some(false);
-        };
-        let more = waiting.next().is_some();
-        if at > 0 && shared.budget.is_pull_memory_short() {
-            // Other peers need the memory for their next messages. This peer is tried again when
-            // the message is its first.
-            return Some(false);
+    /// If this peer waits for room, and may do so no longer, those that are kept out for it are
+    /// tried.
+    pub(crate) fn may_wait_no_longer<M>(&self, shared: &mut Shared<M>) {
+        if shared.fetches.waits == Some(self.key) {
+            shared.retry_fetches();
         }
-        let cost = size.max(wire::EARLY_RECORD_BYTES.into());
-        if !shared.budget.reserve_pull(cost) {
-            return None;
+    }
+
+    /// The peer has been taken out of that ring.
+    pub(crate) fn leave_fetch_ring(&mut self) {
+        self.in_fetch_ring = false;
+    }
+
+    /// Whether the peer is in that ring and has messages to be fetched.
+    pub(crate) fn is_to_fetch(&self) -> bool {
+        self.in_fetch_ring && self.is_up() && self.arrived.announced() > 0
+    }
+
+    /// Starts to fetch the next message, if there is memory for it. From a peer that is not up none
+    /// is fetched: transfers with it do not start.
+    pub(crate) fn fetch_next<M: Matcher>(&mut self, shared: &mut Shared<M>) -> Fetch {
+        let Some(next) = self.arrived.next_announced().filter(|_| self.is_up()) else {
+            return Fetch::Nothing;
+        };
+        let more = self.arrived.announced() > 1;
+        let size = next.size;
+        let cost = pull_cost(size);
+        let reserved = (self.arrived).reserve(&mut shared.budget, cost, next.is_first);
+        match reserved {
+            Reserved::Yes => {}
+            Reserved::HasShare => return Fetch::HasShare,
+            Reserved::NoRoom => return Fetch::NoRoom,
         }
         let Ok(memory) = Memory::try_zeroed(size as usize) else {
-            shared.budget.release_pull(cost);
-            self.decline(shared, at);
-            return Some(more);
+            self.decline(shared, next.number);
+            self.release_pull(shared, size);
+            return Fetch::Begun { more };
         };
         let memory = (Fragments::One(memory), size);
-        let caller = (NO_QUEUE, 0);
-        let op = self.add_op(shared, What::Fetch, caller, tag, memory, State::Queued);
+        let caller = (NO_QUEUE, next.number);
+        let op = self.add_op(
+            shared,
+            What::Fetch,
+            caller,
+            next.tag,
+            memory,
+            State::Finishing,
+        );
         // From here on the sender may be notified and announce another one.
-        self.announcements_unexpected = self.announcements_unexpected.saturating_sub(1);
-        let entry = &mut self.arrived[at];
-        if let Arrived::Announced { incoming, .. } =
-            std::mem::replace(entry, Arrived::Fetching { op })
-        {
+        self.announcements_unexpected -= 1;
+        let begun = shared.fetches.begun;
+        shared.fetches.begun += 1;
+        if let Some(incoming) = self.arrived.begin_fetch(op, begun) {
             self.match_announced(shared, op, incoming);
         }
-        Some(more)
+        Fetch::Begun { more }
+    }
+
+    /// Releases the memory of a message of `size` bytes that is no longer fetched or held.
+    fn release_pull<M>(&mut self, shared: &mut Shared<M>, size: u64) {
+        let cost = pull_cost(size);
+        self.arrived.release(&mut shared.budget, cost);
+        shared.retry_fetches();
     }
 
     /// Refuses an announced unexpected message for which there is no memory.
-    fn decline<M: Matcher>(&mut self, shared: &mut Shared<M>, at: usize) {
-        let Some(Arrived::Announced { incoming, .. }) = self.arrived.remove(at) else {
+    fn decline<M: Matcher>(&mut self, shared: &mut Shared<M>, number: u64) {
+        let Some(send) = self.arrived.remove(number) else {
             return;
         };
-        self.announcements_unexpected = self.announcements_unexpected.saturating_sub(1);
+        self.announcements_unexpected -= 1;
         shared.unexpected_waiting -= 1;
-        let send = incoming.announcement.send;
         self.queue_control(shared, refusal(send, Refusal::Failed));
         self.enter_ready_ring(shared);
     }
@@ -209,24 +202,15 @@ impl Conversation {
         let Some(entry) = shared.ops.remove(op) else {
             return;
         };
-        let cost = entry.size.max(wire::EARLY_RECORD_BYTES.into());
-        let at = self.arrived.iter().position(
-            |arrived| matches!(arrived, Arrived::Fetching { op: fetching } if *fetching == op),
-        );
-        let Some(at) = at else { return };
+        let number = entry.user;
         match (result, entry.fragments) {
             (Ok(_), Fragments::One(memory)) => {
-                self.arrived[at] = Arrived::Ready {
-                    tag: entry.tag,
-                    data: memory.into_vec(),
-                    fetched: true,
-                };
+                self.arrived.fetched(number, memory.into_vec());
             }
             _ => {
-                self.arrived.remove(at);
+                self.arrived.remove(number);
                 shared.unexpected_waiting -= 1;
-                shared.budget.release_pull(cost);
-                shared.work.push_back(Work::Fetch);
+                self.release_pull(shared, entry.size);
             }
         }
         shared.completions += 1;
@@ -234,27 +218,28 @@ impl Conversation {
     }
 
     /// Forgets an announced unexpected message that its sender has withdrawn.
-    pub(super) fn withdrawn_unexpected<M>(&mut self, shared: &mut Shared<M>, send: u64) -> bool {
-        let at = self.arrived.iter().position(|arrived| {
-            matches!(arrived, Arrived::Announced { incoming, .. }
-                if incoming.announcement.send == send)
-        });
-        let Some(at) = at else { return false };
-        self.arrived.remove(at);
-        self.announcements_unexpected = self.announcements_unexpected.saturating_sub(1);
+    pub(super) fn withdrawn_unexpected<M>(&mut self, shared: &mut Shared<M>, send: u64) {
+        let Some(number) = self.arrived.find_announced(send) else {
+            return;
+        };
+        self.arrived.remove(number);
+        self.announcements_unexpected -= 1;
         shared.unexpected_waiting -= 1;
         self.enter_ready_ring(shared);
-        true
+        self.may_wait_no_longer(shared);
     }
 
     /// Forgets unexpected messages that are still at a sender whose connection is lost.
     pub(super) fn forget_announcements<M>(&mut self, shared: &mut Shared<M>) {
-        let before = self.arrived.len();
-        self.arrived
-            .retain(|arrived| matches!(arrived, Arrived::Ready { .. }));
-        shared.unexpected_waiting -= before - self.arrived.len();
+        shared.unexpected_waiting -= self.arrived.keep_ready();
         self.announcements = 0;
         self.announcements_unexpected = 0;
         self.enter_ready_ring(shared);
+        self.may_wait_no_longer(shared);
     }
+}
+
+/// The memory that a message of `size` bytes takes of the budget.
+fn pull_cost(size: u64) -> u64 {
+    size.max(wire::EARLY_RECORD_BYTES.into())
 }

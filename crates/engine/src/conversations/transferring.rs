@@ -29,7 +29,9 @@ impl<M: Matcher> Conversations<M> {
             let Some(op) = shared.ops.find(key) else {
                 continue;
             };
-            let entry = &shared.ops[op];
+            let entry = &mut shared.ops[op];
+            entry.queued = false;
+            let entry = &*entry;
             let goes_on = moving::is_moving(entry) && shared.transfers.is_cut(key);
             if !goes_on && !moving::is_to_move(entry) {
                 shared.transfers.forget_parts(key);
@@ -37,7 +39,7 @@ impl<M: Matcher> Conversations<M> {
             }
             let peer = entry.peer;
             if !peers[peer].may_transfer(shared) {
-                shared.transfers.defer(key);
+                shared.defer_transfer(op);
                 continue;
             }
             if let Some((transfer, behind)) = peers[peer].transfer_of(shared, op) {
@@ -64,8 +66,7 @@ impl<M: Matcher> Conversations<M> {
 
     /// Reports that the method has no room for a transfer now.
     pub fn transfer_deferred(&mut self, op: u32) {
-        let key = self.shared.ops.key(op);
-        self.shared.transfers.defer(key);
+        self.shared.defer_transfer(op);
     }
 
     /// Reports that the method refuses a transfer.

@@ -102,6 +102,12 @@ impl<M: Matcher> Endpoint<M> {
 
     /// A connection is lost: falls back to the peer's next address if this one was never reached.
     pub(super) fn lost(&mut self, peer: u32, cause: PeerError) {
+        let method = self.connections.link(peer).map(|(method, _)| method);
+        self.lost_by(method, peer, cause);
+    }
+
+    /// The same for a connection by this method, which may have been dropped already.
+    fn lost_by(&mut self, method: Option<usize>, peer: u32, cause: PeerError) {
         let entry = &self.conversations.peers[peer];
         let (called, was_up) = (entry.greeting.called, entry.was_up);
         let outbound = self.connections.end(peer).outbound;
@@ -115,9 +121,8 @@ impl<M: Matcher> Endpoint<M> {
             return self.merge(peer, caller, &[]);
         }
         let entry = &self.conversations.peers[peer];
-        let link = self.connections.link(peer);
         let end = self.connections.end(peer);
-        if let Some((method, _)) = link
+        if let Some(method) = method
             && outbound
             && !was_up
         {
@@ -128,6 +133,16 @@ impl<M: Matcher> Endpoint<M> {
             return self.next_attempt(peer, cause);
         }
         self.close(peer, cause);
+    }
+
+    /// Gives up a connection on which the peer does not greet: the next address is tried, if there
+    /// is one.
+    pub(super) fn give_up(&mut self, peer: u32, limit_ms: u64) {
+        let method = self.connections.link(peer).map(|(method, _)| method);
+        // First, as the method may give the next connection the same handle.
+        self.end_all_exports(peer);
+        self.unlink(peer);
+        self.lost_by(method, peer, PeerError::TimedOut(limit_ms));
     }
 
     /// Drops a peer that violated the protocol.

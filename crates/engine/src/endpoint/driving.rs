@@ -66,6 +66,7 @@ impl<M: Matcher> Endpoint<M> {
             Event::Left { peer } => self.left(peer),
             Event::Stays { peer } => self.stays(peer),
             Event::Lost { peer, cause } => self.lost(peer, cause),
+            Event::Silent { peer, limit_ms } => self.give_up(peer, limit_ms),
             Event::ProtocolError { peer, reason } => self.drop_offender(peer, reason),
             Event::CancelPlacement { peer } => {
                 if let Some((method, handle)) = self.connections.link(peer) {

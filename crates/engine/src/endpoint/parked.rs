@@ -91,6 +91,7 @@ impl<M: Matcher> Endpoint<M> {
         let before = self.methods.read_clock();
         self.observe(before);
         self.methods.drop_freed();
+        self.conversations.expire(before);
         if self.conversations.has_work() {
             return None;
         }
@@ -202,7 +203,7 @@ impl<M: Matcher> Endpoint<M> {
     /// The earliest time at which a sleep ends if nothing happens.
     fn first_deadline(&self) -> Option<Instant> {
         let observation = self.watch.deadline(&self.conversations);
-        self.methods.deadline().into_iter().chain(observation).min()
+        self.deadline().into_iter().chain(observation).min()
     }
 
     /// How long a thread stays awake, yielding the processor, while another thread waits on behalf

@@ -170,10 +170,17 @@ impl<M: Matcher> Endpoint<M> {
             );
         }
         self.conversations.retry_held();
+        self.conversations.expire(now);
         self.settle();
         self.methods.drop_freed();
-        self.policy.ticked(now, self.methods.deadline());
+        self.policy.ticked(now, self.deadline());
         self.observe(now);
+    }
+
+    /// When the next tick is due, if nothing happens until then.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let own = self.conversations.deadline();
+        self.methods.deadline().into_iter().chain(own).min()
     }
 
     /// Polls the methods this many times, or until `ready`.
@@ -399,6 +406,7 @@ impl<M: Matcher> Endpoint<M> {
     fn park(&mut self, now: Instant, until: Option<Instant>) -> Woken {
         self.observe(now);
         self.methods.drop_freed();
+        self.conversations.expire(now);
         if self.conversations.has_work() {
             return self.sleeper.take_call();
         }
@@ -419,7 +427,7 @@ impl<M: Matcher> Endpoint<M> {
     /// the status page and the log, does not end the sleep: polling then would hide a lost wake-up.
     fn sleep(&mut self, on: SleepOn, until: Option<Instant>) -> bool {
         loop {
-            let deadline = self.methods.deadline().into_iter().chain(until).min();
+            let deadline = self.deadline().into_iter().chain(until).min();
             let observation = self.watch.deadline(&self.conversations);
             let first = deadline.into_iter().chain(observation).min();
             if self.sleeper.wait(&mut self.methods, on, first) {

@@ -532,8 +532,10 @@ impl<M: Patterns> World<M> {
                 panic!("node {node} reports a protocol error: {reason}")
             }
             Event::Transfers => self.start_transfers(node),
-            // No message is placed directly here, callers state their addresses, and peers are known from the beginning.
+            // No message is placed directly here, callers state their addresses, peers are known from the beginning, and
+            // greetings may take as long as they take.
             Event::CancelPlacement { .. }
+            | Event::Silent { .. }
             | Event::Called { .. }
             | Event::Release { .. }
             | Event::Stays { .. } => {}

@@ -404,3 +404,69 @@ fn a_send_that_is_being_pulled_and_cannot_be_withdrawn_at_once() {
     }
     still_works(&mut a, &mut b, to, from);
 }
+
+/// However many messages a peer has announced, to withdraw one, or one that is not there, takes few steps.
+#[test]
+fn withdrawing_one_of_many_messages_looks_at_few() {
+    use causeway_wire::bmi::{self as wire, Announcement, Header, Kind};
+    const MESSAGES: u64 = 2000;
+    let config = Config {
+        announced_limit: 10_000,
+        ..Config::default()
+    };
+    let mut b = node_with("many", config, Options::default());
+    let mut peer = super::raw_peer::RawPeer::new("many");
+    peer.greet_as_first_format();
+    idle(&mut [&mut b]);
+    for send in 0..MESSAGES {
+        let body = Announcement {
+            send,
+            size: LARGE as u64,
+            load: 0,
+            regions: Vec::new().into(),
+        };
+        let header = Header::new(Kind::Announce, send);
+        peer.send(&wire::encode_announcement(header, &body, Vec::new()));
+        b.step();
+    }
+    let from = b.bmi.conversations.peers.indices()[0];
+    let mut withdraw = |b: &mut Node, send| {
+        let before = crate::conversation::withdrawing::LOOKS.get();
+        peer.send(&Header::new(Kind::Withdraw, send).encode());
+        b.step();
+        let waiting = b.bmi.conversations.shared.early.len();
+        (
+            waiting,
+            crate::conversation::withdrawing::LOOKS.get() - before,
+        )
+    };
+    assert_eq!(withdraw(&mut b, 5).0, 1999);
+    // The messages behind the first ones are listed once.
+    assert_eq!(withdraw(&mut b, 7000).0, 1999);
+    for n in 0..500 {
+        let (waiting, looks) = withdraw(&mut b, 1900 - n);
+        assert_eq!(waiting as u64, 1998 - n);
+        assert!(looks <= 128, "{looks}");
+        let (_, looks) = withdraw(&mut b, 5000 + n);
+        assert!(looks <= 128, "{looks}");
+    }
+    // Those that have found receives are found as well.
+    let addr = b.bmi.conversations.peers.key(from);
+    for send in 10..200 {
+        b.recv(Addr(addr), &[Memory::zeroed(LARGE)], send, send);
+    }
+    withdraw(&mut b, 150);
+    let matched = |b: &Node| {
+        let all = &b.bmi.conversations;
+        let ops = all.shared.ops.indices().into_iter();
+        ops.filter(|op| {
+            matches!(
+                all.shared.ops[*op].state,
+                crate::operation::State::Cleared { .. }
+            )
+        })
+        .count()
+    };
+    idle(&mut [&mut b]);
+    assert_eq!(matched(&b), 189);
+}

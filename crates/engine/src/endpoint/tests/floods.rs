@@ -1,6 +1,10 @@
 //! Bounded memory under floods, fairness among senders, and no deadlock when credit runs out.
 
+use causeway_transport::Packet;
+use causeway_wire::bmi::{FLAG_STARVED, Header, Kind};
+
 use super::*;
+use crate::shared::Work;
 
 const EARLY: usize = 256 << 10;
 
@@ -240,4 +244,38 @@ fn announcements_beyond_what_the_method_takes_wait_and_keep_their_order() {
         assert_eq!(server.result(n as u64), Some(&Ok(SIZE as u64)));
         assert_eq!(into.to_vec(), bytes(n, SIZE), "message {n}");
     }
+}
+
+/// Packets that cost a peer nothing: it reports that it needs window, over and over.
+#[test]
+fn a_peer_that_always_needs_window_gets_no_more_than_others_have() {
+    let (mut a, mut b, to, from) = pair("starved", small_memory(), Options::default());
+    let mut other = node("starved-other");
+    let server = other.bmi.lookup("mem://starved-server").unwrap();
+    let numbers = [from, meet(&mut other, &mut b, server)].map(|peer| b.bmi.number(peer));
+    let [good, other] = numbers.map(Option::unwrap);
+    for n in 0..200 {
+        a.send_unexpected(to, &memory(n, 2000), 0, n as u64);
+        a.step();
+        b.step();
+    }
+    let window = |b: &Node, peer: u32| b.bmi.conversations.peers[peer].grant.window();
+    let grown = window(&b, good);
+    assert!(grown >= 64 << 10, "it has grown: {grown}");
+    let mut header = Header::new(Kind::Credit, 0);
+    header.flags = FLAG_STARVED;
+    let packet = header.encode();
+    for _ in 0..100 {
+        for _ in 0..10 {
+            let packet = Packet::private(&packet);
+            b.bmi.conversations.handle_packet(other, packet);
+        }
+        let work = &b.bmi.conversations.shared.work;
+        let shrinks = |work: &&Work| matches!(work, Work::Shrink(_));
+        assert!(work.iter().filter(shrinks).count() <= 1);
+        a.step();
+        b.step();
+    }
+    let (good, other) = (window(&b, good), window(&b, other));
+    assert!(2 * good > other && good > 40 << 10, "{good} and {other}");
 }

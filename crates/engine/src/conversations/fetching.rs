@@ -1,0 +1,132 @@
+//! Fetching large unexpected messages of all peers into the memory that there is for them.
+//!
+//! Peers take turns. A peer may hold at most as much of the memory as is free beside that
+//! ([`Budget::reserve_pull`](crate::credit::Budget::reserve_pull)), so that some is left for peers
+//! with fewer messages, and a peer for whose next message there is no room does not keep others
+//! from fetching theirs, unless it has been passed over often.
+//!
+//! A message takes its memory before it moves, and a sender may never move it. As long as some peer
+//! waits for memory, a fetch may therefore take no longer than the instance's
+//! [patience](Conversations::set_patience); then its sender's connection is dropped.
+
+use std::time::{Duration, Instant};
+
+use super::Conversations;
+use crate::fetches::{Fetch, Short};
+use crate::matcher::Matcher;
+use crate::operation::State;
+use crate::patience::{Patience, STEPS};
+
+impl<M: Matcher> Conversations<M> {
+    /// Sets how long a greeting may take, and a fetch while other messages wait for its memory. Only
+    /// time counts that passes while [`Conversations::expire`] is called, an eighth of this at most
+    /// from one call to the next. Without this, they take as long as they take.
+    pub fn set_patience(&mut self, patience: Duration, now: Instant) {
+        self.shared.patience = Some(Patience::new(patience, now));
+    }
+
+    /// Starts to fetch large unexpected messages: tries each waiting peer once.
+    pub(super) fn fetch_waiting(&mut self) {
+        self.forget_waiting();
+        let Self { peers, shared } = self;
+        shared.fetches.queued = false;
+        // Peers that have begun one are tried again after all others.
+        let mut again = Vec::new();
+        let mut refused = false;
+        for _ in 0..shared.fetches.ring.len() {
+            let Some(key) = shared.fetches.ring.pop_front() else {
+                break;
+            };
+            let Some(peer) = peers.find(key) else {
+                continue;
+            };
+            let fetch = match shared.fetches.is_kept_out(key) {
+                true => Fetch::NoRoom,
+                false => peers[peer].fetch_next(shared),
+            };
+            refused |= fetch == Fetch::NoRoom;
+            shared.fetches.tried(key, fetch);
+            match fetch {
+                Fetch::Nothing | Fetch::Begun { more: false } => peers[peer].leave_fetch_ring(),
+                Fetch::Begun { more: true } => again.push(key),
+                Fetch::HasShare | Fetch::NoRoom => shared.fetches.ring.push_back(key),
+            }
+        }
+        let steps = shared.patience.as_ref().map_or(0, Patience::steps);
+        let is_open = shared.fetches.round_ended(refused, steps);
+        if is_open || !again.is_empty() {
+            shared.fetches.ring.extend(again);
+            shared.retry_fetches();
+        }
+    }
+
+    /// Forgets the peer that waited for room if it does not any more. Returns whether it did so.
+    fn forget_waiting(&mut self) -> bool {
+        let Self { peers, shared } = self;
+        let Some(key) = shared.fetches.waits else {
+            return false;
+        };
+        let waits = peers
+            .find(key)
+            .is_some_and(|peer| peers[peer].is_to_fetch());
+        if !waits {
+            shared.fetches.waits = None;
+        }
+        !waits
+    }
+
+    /// When [`Conversations::expire`] is to be called, if nothing happens until then.
+    pub fn deadline(&self) -> Option<Instant> {
+        let Self { shared, .. } = self;
+        let is_waiting = shared.fetches.short.is_some() || !shared.greetings.is_empty();
+        shared.patience.as_ref().filter(|_| is_waiting)?.step_ends()
+    }
+
+    /// Gives up peers that have let others, or operations, wait for too long. Called now and then,
+    /// and before the driver sleeps.
+    pub fn expire(&mut self, now: Instant) {
+        let patience = self.shared.patience.as_mut();
+        if patience.is_some_and(|patience| patience.pass(now)) {
+            self.expire_greetings();
+            self.expire_fetches();
+        }
+    }
+
+    fn expire_fetches(&mut self) {
+        if self.forget_waiting() {
+            self.shared.retry_fetches();
+        }
+        let Self { peers, shared } = self;
+        let (Some(patience), Some(short)) = (&shared.patience, shared.fetches.short) else {
+            return;
+        };
+        if patience.steps() < short.since + STEPS {
+            return;
+        }
+        let whole = patience.whole().as_secs_f32();
+        shared.fetches.short = Some(Short {
+            since: patience.steps(),
+            begun: shared.fetches.begun,
+        });
+        for peer in peers.iter_mut() {
+            let has_none = !peer.is_up() || peer.transfers == 0;
+            let is_stuck = peer.arrived.fetching().any(|(number, op)| {
+                let is_stuck = match shared.ops[op].state {
+                    // The peer is to move it, or to let go of it.
+                    State::Pulling(_) | State::Cleared { .. } | State::Finishing => true,
+                    // It waits for other transfers with the peer, unless there are none.
+                    State::Matched(_) | State::ToClear(_) => has_none,
+                    _ => false,
+                };
+                is_stuck && number < short.begun
+            });
+            if is_stuck {
+                let reason = format!(
+                    "an unexpected message that it has announced did not come within {whole} s, and others wait for \
+                     the memory"
+                );
+                peer.protocol_error(shared, reason);
+            }
+        }
+    }
+}

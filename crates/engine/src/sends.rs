@@ -1,0 +1,48 @@
+//! Where the messages of a peer's announced sends are, for peers with many of them
+//! (`conversation::withdrawing`).
+
+use std::collections::BTreeMap;
+
+/// Entries that are added, besides as many as there were looked at, before the list is made anew.
+const FEW: usize = 64;
+
+/// Where a message is that is still at its sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// No receive has been found: an early message, by index.
+    Early(u32),
+    /// This operation, by key, receives it.
+    Op(u64),
+}
+
+/// A list of announced messages. Every message that is here has an entry; entries of messages that
+/// are gone stay, so that what an entry says is to be checked.
+#[derive(Debug)]
+pub(crate) struct Sends {
+    places: BTreeMap<u64, Place>,
+    most: usize,
+}
+
+impl Sends {
+    /// A list of those that have a number, the peer's of the send.
+    pub(crate) fn new(all: impl Iterator<Item = (Option<u64>, Place)>) -> Self {
+        let mut looks = 0;
+        let all = all.inspect(|_| looks += 1);
+        let places = all.filter_map(|(send, place)| Some((send?, place)));
+        let places: BTreeMap<u64, Place> = places.collect();
+        let most = places.len() + looks + FEW;
+        Self { places, most }
+    }
+
+    /// Notes where a message is now. Returns whether the list is still of use: it may have become
+    /// full of messages that are gone.
+    pub(crate) fn note(&mut self, send: u64, place: Place) -> bool {
+        self.places.insert(send, place);
+        self.places.len() <= self.most
+    }
+
+    /// Where the message of a send is, or was.
+    pub(crate) fn find(&self, send: u64) -> Option<Place> {
+        self.places.get(&send).copied()
+    }
+}
