@@ -37,10 +37,15 @@ pub fn prepare() {
 /// makes all threads pass a fence.
 const ASYMMETRIC_FENCES: u64 = 0;
 /// Threads that leave have a fence of their own from now on, but a thread that wants to enter may
-/// not have seen that yet.
+/// not have seen that yet. It stays so while the fence in all threads fails.
 const SWITCHING: u64 = 1;
 /// All threads have seen that: threads that want to enter also have only a fence of their own.
 const OWN_FENCES: u64 = 2;
+
+/// A thread that wants to enter sleeps at most this long while it is not certain that the threads that leave have seen that it waits: the
+/// fence in all threads has failed, or another thread is just making it. Within this time what they have stored is visible, and so is to
+/// them that they need a fence of their own.
+const UNSURE_SLEEP: Duration = Duration::from_millis(1);
 
 /// After this many fences in all threads, it is computed which part of the time they took.
 const FENCES: u32 = 16;
@@ -523,17 +528,24 @@ impl LockMemory for Entry {
     }
 
     fn heavy_fence(&self) {
-        if self.fences.load(SeqCst) == OWN_FENCES {
+        let fences = self.fences.load(SeqCst);
+        if fences == OWN_FENCES {
             return fence(SeqCst);
         }
         let began = Instant::now();
-        membarrier::heavy();
+        let have_all_passed = membarrier::heavy();
         let fencing = &mut *self.fencing.lock().unwrap_or_else(PoisonError::into_inner);
-        if fencing.count(began) && self.fences.load(SeqCst) == ASYMMETRIC_FENCES {
-            self.fences.store(SWITCHING, SeqCst);
-            // After this fence, all threads that leave see that they need a fence of their own.
-            membarrier::heavy();
-            self.fences.store(OWN_FENCES, SeqCst);
+        let takes_too_long = fencing.count(began);
+        match fences {
+            SWITCHING if have_all_passed => self.fences.store(OWN_FENCES, SeqCst),
+            ASYMMETRIC_FENCES if takes_too_long || !have_all_passed => {
+                self.fences.store(SWITCHING, SeqCst);
+                // After this fence, all threads that leave see that they need a fence of their own.
+                if membarrier::heavy() {
+                    self.fences.store(OWN_FENCES, SeqCst);
+                }
+            }
+            _ => {}
         }
     }
 
@@ -567,7 +579,8 @@ impl LockMemory for Entry {
     }
 
     fn sleep(&self, wakes: u64) {
-        futex::wait_here(&self.wakes, wakes, None);
+        let is_unsure = self.fences.load(SeqCst) == SWITCHING;
+        futex::wait_here(&self.wakes, wakes, is_unsure.then_some(UNSURE_SLEEP));
     }
 
     fn wake(&self) {

@@ -109,12 +109,13 @@ fn child_flag() -> io::Result<*mut AtomicU64> {
     }
 }
 
-/// Runs `body` in a child that is a copy of this process, and returns the child's process id. The child ends with
+/// For tests of what forks: runs `body` in a child that is a copy of this process, and returns the child's process id. The child ends with
 /// status 0 when `body` returns, with 101 if it panics; nothing of this process is dropped or flushed there.
 ///
 /// # Errors
 /// If the system refuses, or the process has threads beside the calling one. Those of this library's own, whose names
 /// begin with `causeway-`, hold no lock that a child could need.
+#[cfg(any(test, feature = "run-in-child"))]
 pub fn run_in_child(body: impl FnOnce()) -> io::Result<i32> {
     for task in std::fs::read_dir("/proc/self/task")? {
         let task = task?;
@@ -138,6 +139,7 @@ pub fn run_in_child(body: impl FnOnce()) -> io::Result<i32> {
     }
 }
 
+#[cfg(any(test, feature = "run-in-child"))]
 fn own_thread() -> i32 {
     rustix::thread::gettid().as_raw_nonzero().get()
 }

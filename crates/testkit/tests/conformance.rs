@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use causeway_sys::secret::Secret;
 use causeway_testkit::adapter::Adapter;
 use causeway_testkit::conformance::Factory;
 use causeway_testkit::directory::ShmAddresses;
@@ -11,6 +12,9 @@ use causeway_testkit::simulator::lossy::LossyDatagramIo;
 use causeway_testkit::{conformance, conformance_between_processes, conformance_tests, loopback};
 use causeway_transport::Address;
 use causeway_transport::mem::{self, Mem};
+use causeway_transport::nodes::files::Revoked;
+use causeway_transport::nodes::member::public_key;
+use causeway_transport::nodes::{Authority, CLIENT, Member, Membership, Nodes};
 use causeway_transport::shm::{AttachPolicy, Shm, ShmConfig};
 use causeway_transport::tcp::{Tcp, TcpConfig};
 use causeway_transport::udp::sockets::Sockets;
@@ -73,9 +77,24 @@ impl Factory for RegisteringBetweenProcesses {
 /// A node that other programs keep from the processor for some seconds must not be given up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// `shm`, with or without cross-memory attach.
+/// What processes of one node know, whose authority was just drawn.
+fn one_node() -> Nodes {
+    let authority = Authority::draw().expect("the system has randomness");
+    let key = Secret::draw().expect("the system has randomness");
+    let public = public_key(&key).expect("the library has such keys");
+    let roles = [CLIENT.to_owned(), "io1".to_owned()];
+    let certificate = authority.sign(public, "node1", &roles, u64::MAX);
+    let certificate = certificate.expect("the system has randomness");
+    let member = Member::new(certificate, key).expect("its own key");
+    let accepted = vec![authority.public_key()];
+    let known = Membership::new(member, accepted, &Revoked::default());
+    Nodes::new(known.expect("its own authority has signed it"))
+}
+
+/// `shm`, with or without cross-memory attach, and nodes.
 struct SharedMemory {
     attach: AttachPolicy,
+    nodes: Option<Nodes>,
     addresses: ShmAddresses,
 }
 
@@ -83,7 +102,15 @@ impl SharedMemory {
     fn new(attach: AttachPolicy) -> Self {
         Self {
             attach,
+            nodes: None,
             addresses: ShmAddresses::default(),
+        }
+    }
+
+    fn of_nodes() -> Self {
+        Self {
+            nodes: Some(one_node()),
+            ..Self::new(AttachPolicy::Auto)
         }
     }
 }
@@ -94,6 +121,8 @@ impl Factory for SharedMemory {
     fn method(&self) -> Shm {
         let config = ShmConfig {
             attach: self.attach,
+            key: self.nodes.is_some().then(|| ANY_KEY.into()),
+            nodes: self.nodes.clone(),
             connect_timeout: CONNECT_TIMEOUT,
             ..ShmConfig::default()
         };
@@ -126,6 +155,43 @@ impl Factory for Loopback {
             key: self.key.map(Into::into),
             encrypt: self.encrypt,
             connections: self.connections,
+            connect_timeout: CONNECT_TIMEOUT,
+            ..TcpConfig::default()
+        };
+        Tcp::new(config).expect("epoll works here")
+    }
+
+    fn address(&self) -> Address {
+        loopback("tcp")
+    }
+
+    fn vacant(&self) -> Address {
+        loopback("tcp")
+    }
+}
+
+/// `tcp` over loopback, between nodes.
+struct BetweenNodes {
+    nodes: Nodes,
+    encrypt: bool,
+}
+
+impl BetweenNodes {
+    fn new(encrypt: bool) -> Self {
+        let nodes = one_node();
+        Self { nodes, encrypt }
+    }
+}
+
+impl Factory for BetweenNodes {
+    type Method = Tcp;
+
+    fn method(&self) -> Tcp {
+        let config = TcpConfig {
+            key: Some(ANY_KEY.into()),
+            encrypt: self.encrypt,
+            nodes: Some(self.nodes.clone()),
+            connections: 1,
             connect_timeout: CONNECT_TIMEOUT,
             ..TcpConfig::default()
         };
@@ -204,7 +270,8 @@ const TIGHT: mem::Options = mem::Options {
     stopped: None,
 };
 
-const KEY: Option<[u8; 32]> = Some([0x5a; 32]);
+const ANY_KEY: [u8; 32] = [0x5a; 32];
+const KEY: Option<[u8; 32]> = Some(ANY_KEY);
 
 const TRUSTING: Loopback = Loopback {
     key: None,
@@ -240,9 +307,12 @@ conformance!(adapter_of_registered_memory, Registering);
 
 conformance!(shm_with_attach, SharedMemory::new(AttachPolicy::Auto));
 conformance!(shm_without_attach, SharedMemory::new(AttachPolicy::Off));
+conformance!(shm_between_nodes, SharedMemory::of_nodes());
 conformance!(tcp_without_key, TRUSTING);
 conformance!(tcp_with_key, KEYED);
 conformance!(tcp_encrypted, ENCRYPTED);
+conformance!(tcp_between_nodes, BetweenNodes::new(false));
+conformance!(tcp_encrypted_between_nodes, BetweenNodes::new(true));
 conformance!(udp_without_key, PLAIN);
 conformance!(udp_with_key, SEALED);
 

@@ -204,10 +204,17 @@ pub trait Method: Send {
         self.send(peer, &[head, scratch])
     }
 
-    /// Sends one packet, gathered from `parts`, to each of `peers`, as [`Method::send`] does to one: a peer that is named twice gets
-    /// it twice. Each is tried once, in order, even if others fail. The indices of those that did not accept it are appended to
-    /// `refused`, in order, with the reason; all others have accepted it. [`Sink::writable`] reports when to try again for those that
-    /// would block. A method that can copy the packet once for all peers does so.
+    /// Sends one packet, gathered from `parts`, to each of `peers`, with the results of one call of [`Method::send`] for each of them
+    /// in the order of the list. A method that can copy the packet once for all peers does so.
+    /// - Order: at each peer the packet follows what was sent to it before, and precedes what is sent to it later. Between peers there
+    ///   is no order. A peer that is named twice gets the packet twice.
+    /// - Partial results: each peer accepts the packet or refuses it, independently of the others. The indices in `peers` of those that
+    ///   refuse are appended to `refused` with the reasons, ascending; `refused` keeps what it had before. All others have accepted, and
+    ///   nothing is taken back from them.
+    /// - After a refusal the peers that follow are tried all the same, each once for each time that it is named.
+    /// - Errors: those of [`Method::send`]. After [`SendError::WouldBlock`], [`Sink::writable`] reports when to try that peer again;
+    ///   [`SendError::Gone`] is for one that is gone or was never known; a packet above [`Limits::max_packet`] is
+    ///   [`SendError::TooLarge`] for each peer that is not gone.
     fn send_many(
         &mut self,
         peers: &[Peer],

@@ -34,6 +34,7 @@ use causeway_wire::tcp::{
     ATOMIC_WINDOW, GET_WINDOW, HEADER_BYTES, Header, Kind, MAX_CONNECTIONS, MAX_PACKET, MAX_PIECE,
     PUT_WINDOW, Ticket,
 };
+use smallvec::SmallVec;
 
 use crate::error::{PeerError, SendError, TransferError};
 use crate::fragments::exported_part;
@@ -239,7 +240,7 @@ impl Session {
     pub fn send(&mut self, parts: &[&[u8]]) -> Result<(), SendError> {
         let len = parts.iter().map(|part| part.len()).sum();
         self.admit(len)?;
-        let parts: Vec<Piece<'_>> = parts.iter().map(|part| Piece::Bytes(part)).collect();
+        let parts: SmallVec<[Piece<'_>; 4]> = parts.iter().map(|part| Piece::Bytes(part)).collect();
         self.queue_packet(&parts, len, 0);
         Ok(())
     }

@@ -13,6 +13,8 @@ use super::programs::Request;
 
 /// The name of the one key-value space.
 const SPACE: &str = "causeway";
+/// The version of the protocol.
+const VERSION: i64 = 1;
 /// Most keys that all processes publish together, for each process.
 const KEYS_PER_PROCESS: usize = 64;
 
@@ -224,11 +226,17 @@ impl Server {
         let refused = |name: &str, why: &str| Command::new(name).with("rc", -1).with("msg", why);
         match command.name() {
             "init" => {
+                let response = Command::new("response_to_init")
+                    .with("pmi_version", VERSION)
+                    .with("pmi_subversion", 1);
+                if command
+                    .number("pmi_version")
+                    .is_some_and(|theirs| theirs != VERSION)
+                {
+                    return response.with("rc", -1).with("msg", "only_PMI-1_is_spoken");
+                }
                 self.shared().phases.insert(rank, Phase::Begun);
-                Command::new("response_to_init")
-                    .with("pmi_version", 1)
-                    .with("pmi_subversion", 1)
-                    .with("rc", 0)
+                response.with("rc", 0)
             }
             "finalize" => {
                 self.shared().phases.insert(rank, Phase::Finished);
@@ -319,6 +327,24 @@ mod tests {
             answer.number("appnum")
         });
         assert_eq!(numbers, [Some(0), Some(0), Some(1)]);
+    }
+
+    #[test]
+    fn a_process_of_another_version_is_told_ours_and_has_not_begun() {
+        let server = server(1, 1);
+        let init = |version: i64| {
+            let init = Command::new("init").with("pmi_version", version);
+            let answer = server.reply(0, &init.with("pmi_subversion", 1));
+            assert_eq!(answer.name(), "response_to_init");
+            assert_eq!(answer.number("pmi_version"), Some(1));
+            answer.number("rc")
+        };
+        for other in [0, 2, 3] {
+            assert_eq!(init(other), Some(-1), "version {other}");
+            assert!(server.shared().phases.is_empty(), "version {other}");
+        }
+        assert_eq!(init(1), Some(0));
+        assert!(!server.shared().phases.is_empty());
     }
 
     #[test]

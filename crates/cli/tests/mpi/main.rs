@@ -188,6 +188,14 @@ fn more_unexpected_messages_than_fit() {
     succeeds("pressure");
 }
 
+/// Over shared memory. Over `tcp` a process that sleeps on descriptors makes a list of them each time.
+#[test]
+fn usual_messages_allocate_nothing() {
+    let output = run_by("shm", 2, &compile("allocations"), &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
 #[test]
 fn threads_that_call_at_the_same_time() {
     succeeds("threads");

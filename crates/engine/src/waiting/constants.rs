@@ -68,7 +68,9 @@ pub(crate) struct Constants {
     pub(crate) tick: Duration,
 }
 
-/// The weight of past measurements is seven eighths, that of a new one an eighth.
+/// The weight of past measurements is seven eighths, that of a new one an eighth. The recordings as above: 2.4 / 12.9 / 130. With
+/// 2: 2.4 / 16.3 / 130. Half: 2.4 / 15.8 / 130. Double: 2.4 / 13.7 / 99. With 32: 2.4 / 11.7 / 99, but steps in shared memory are found
+/// after 0.6 µs instead of 0.5. The third figure moves by as much with other constants, too.
 pub(super) const WEIGHT: u64 = 8;
 
 /// A method whose polls have found nothing this many times, while those of another have, is polled

@@ -45,12 +45,18 @@ fn a_completion_queue_gathers_both_sides_in_order_and_goes_round() {
                 assert_eq!(found, posted, "{name}");
             }
         }
-        assert_eq!(
-            world.nodes[1].firmware.destroy_queue(queue),
-            Err(SetUpError::Busy {
-                what: "completion queue"
-            })
-        );
+        let what = "completion queue";
+        let destroy = |world: &mut World| world.nodes[1].firmware.destroy_queue(queue);
+        assert_eq!(destroy(&mut world), Err(SetUpError::Busy { what }));
+        for (at, vi) in [(0, a), (1, b)] {
+            let node = &mut world.nodes[at];
+            node.firmware.disconnect(vi).expect("the interface exists");
+            node.wake();
+        }
+        world.rest();
+        assert_eq!(world.nodes[1].firmware.destroy_vi(b), Ok(()), "{name}");
+        assert_eq!(destroy(&mut world), Ok(()), "{name}");
+        assert_eq!(destroy(&mut world), Err(SetUpError::Unknown { what }));
     }
 }
 

@@ -131,3 +131,32 @@ fn fences_of_their_own_are_for_threads_that_meet_all_the_time() {
     let mut none = Fencing::NONE;
     assert!(!none.count(Instant::now()));
 }
+
+/// The thread that leaves has not seen the waiting one, and wakes none: it had no fence, and could not be made to pass one.
+#[test]
+fn a_thread_whose_fence_fails_does_not_sleep_until_it_is_woken() {
+    if !membarrier::register() {
+        return;
+    }
+    prepare();
+    // Not borrowed by a scope: it would wait for a thread that sleeps for ever.
+    let entry: &'static Entry = Box::leak(Box::new(Entry::new()));
+    assert!(entry.try_enter() && entry.begin_wait());
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        membarrier::tests::forbid();
+        let entered = entry.enter_contended(|| true, || _ = tell.send("it sleeps"));
+        entry.leave();
+        tell.send(entered.map_or("it cannot enter", |()| "it was inside"))
+    });
+    assert_eq!(told.recv_timeout(LONG), Ok("it sleeps"));
+    entry.end_wait();
+    entry.state.store(FREE, SeqCst);
+    let next = || told.recv_timeout(LONG);
+    let last = std::iter::from_fn(|| next().ok()).find(|said| *said != "it sleeps");
+    assert_eq!(last, Some("it was inside"));
+    // Threads that leave have their own fences since; the next fence in all of them makes that certain.
+    assert_eq!(entry.fences.load(SeqCst), SWITCHING);
+    entry.heavy_fence();
+    assert_eq!(entry.fences.load(SeqCst), OWN_FENCES);
+}

@@ -3,6 +3,7 @@
 use std::time::Instant;
 
 use causeway_sys::memory::Memory;
+use causeway_transport::nodes::is_name;
 use causeway_transport::{
     Access, Address, Direction, Identity, Method, Peer, PeerError, Registration, SendError,
     TransferError,
@@ -374,6 +375,35 @@ pub fn a_peer_is_identified<F: Factory>(factory: &F) {
             assert!(!what.is_empty() && !fact.is_empty(), "{what}: {fact}");
         }
     }
+}
+
+/// Where a method states that peers prove their nodes, each side knows the other's by the time that it has its first packet, and as long
+/// as it is connected; elsewhere no node of any peer is known. A process that was not reached has proven none.
+pub fn nodes_are_known_where_stated<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    let stated = pair.a.method.capabilities().identifies_nodes;
+    let node = |side: &Node<F::Method>, peer| {
+        let node = side.method.node(peer);
+        assert_eq!(node.is_some(), stated, "{node:?}");
+        if let Some(node) = &node {
+            assert!(is_name(&node.name) && !node.roles.is_empty(), "{node:?}");
+        }
+        node
+    };
+    let [of_b, of_a] = [node(&pair.a, pair.to_b), node(&pair.b, pair.to_a)];
+    pair.still_works();
+    let (to_a, to_b) = (pair.to_a, pair.to_b);
+    assert_eq!(
+        [node(&pair.a, to_b), node(&pair.b, to_a)],
+        [of_b, of_a],
+        "it stays the same"
+    );
+    pair.b.disconnect(to_a);
+    assert_eq!(pair.b.method.node(to_a), None, "of a peer that has ended");
+    // Nothing is known of a process that was not reached.
+    let mut alone = Node::new(factory.method());
+    let absent = alone.connect(&factory.vacant());
+    assert_eq!(alone.method.node(absent), None);
 }
 
 /// A caller's own address is confirmed, and an address where it cannot be listening is not.

@@ -74,7 +74,7 @@ macro_rules! conformance {
                     a_departed_caller_is_gone, a_departure_ends_transfers, disconnecting_is_silent_here_and_noticed_there,
                     disconnecting_ends_transfers_and_exports, stale_handles_are_refused,
                     foreign_addresses_are_refused, a_taken_address_is_refused,
-                    a_peer_is_identified, the_address_of_a_caller_is_confirmed,
+                    a_peer_is_identified, nodes_are_known_where_stated, the_address_of_a_caller_is_confirmed,
                     nothing_to_do_is_nothing_done, capabilities_do_not_change;
                 sleep: a_packet_wakes, a_notify_wakes, a_completion_wakes, a_departure_wakes,
                     an_arrival_wakes, arming_with_work_pending_does_not_sleep,

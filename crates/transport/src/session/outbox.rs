@@ -15,8 +15,9 @@ use smallvec::SmallVec;
 /// Spans shorter than this are copied next to their header: that is cheaper than one more piece.
 const COPY_BELOW_BYTES: usize = 2048;
 
-/// Buffers up to this size are kept for the next burst; larger ones are freed.
-const RECYCLED_BYTES: usize = 1024;
+/// Buffers up to this size are kept for the next burst, one for each connection; larger ones are freed. A packet with a message of 1 KiB
+/// and its headers fits: 2 MiB for 1,000 connections that have sent such packets.
+const RECYCLED_BYTES: usize = 2048;
 
 /// Private parts of bulk frames are joined in buffers of at most this size. A buffer is freed, and
 /// the replies in it are counted as sent, only when all of it has left, so its size is bounded.
@@ -109,6 +110,8 @@ impl Outbox {
     /// Queues a short frame, without its first `skip` bytes (which were sent already).
     pub(super) fn push_short(&mut self, header: &[u8], parts: &[Piece<'_>], mut skip: usize) {
         let before = self.pending_short.len();
+        let len = header.len() + parts.iter().map(Piece::len).sum::<usize>();
+        self.pending_short.reserve(len.saturating_sub(skip));
         for part in std::iter::once(&Piece::Bytes(header)).chain(parts) {
             let from = skip.min(part.len());
             skip -= from;

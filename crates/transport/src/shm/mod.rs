@@ -42,6 +42,7 @@ mod quarantine;
 mod regions;
 mod relay;
 mod ring;
+mod sender_fences;
 mod split_copy;
 mod split_initiator;
 mod transfer;
@@ -100,6 +101,7 @@ use paths::{SCHEME, address_of, canonical, path_of};
 use peers::{Entry, Link, Peers};
 use quarantine::Quarantine;
 use relay::Relaying;
+use sender_fences::SenderFences;
 
 /// Settings of the method.
 #[derive(Debug, Clone)]
@@ -189,6 +191,7 @@ pub struct Shm {
     /// How often this process has slept, or tried to, and in which poll last.
     sleeps: u64,
     slept_at: u64,
+    sender_fences: SenderFences,
     /// The next poll has to poll the sockets.
     attention: bool,
     /// Source of keys and object numbers, which neither repeat nor are hit by accident.
@@ -259,6 +262,7 @@ impl Shm {
             announced: 0,
             sleeps: 0,
             slept_at: 0,
+            sender_fences: SenderFences::default(),
             attention: false,
             numbers,
             objects: Vec::new(),
@@ -753,14 +757,7 @@ impl Method for Shm {
                     }
                 },
             ),
-            (
-                "fences",
-                if pair.is_asymmetric() {
-                    "on the sleeping side (membarrier)".to_owned()
-                } else {
-                    "on both sides: no membarrier".to_owned()
-                },
-            ),
+            ("fences", self.sender_fences.report(pair.is_asymmetric())),
         ];
         if let Some(reason) = pair.objects.refusal() {
             facts.push(("mapping its memory", reason.to_owned()));

@@ -9,7 +9,6 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use causeway_sys::membarrier;
 use causeway_sys::patience::Patience;
 use causeway_wire::shm::SlotKind;
 
@@ -460,16 +459,24 @@ impl Shm {
             }
         }
         // For rings that had notification enabled all along no fence is needed.
-        if news {
-            membarrier::heavy();
-        } else {
-            self.bell.full_fence();
-        }
+        let passed = match news {
+            true => self.sender_fences.pass(),
+            false => {
+                self.bell.full_fence();
+                true
+            }
+        };
         let before = self.polled.len();
         for index in stopping {
             if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
-                pair.notification = true;
-                if pair.consumer.is_ready() {
+                let will_ring = passed || pair.notification;
+                if will_ring {
+                    pair.notification = true;
+                } else {
+                    // The ring stays polled, and this process awake.
+                    pair.consumer.disable_notification();
+                }
+                if !will_ring || pair.consumer.is_ready() {
                     pair.pace.end_pause();
                     pair.polled = true;
                     self.polled.push(index);

@@ -1,7 +1,7 @@
 //! Datagram I/O of the operating system: the kernel's sockets and random numbers.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -242,21 +242,24 @@ impl DatagramIo for Sockets {
     fn send(&mut self, batch: &mut Batch) {
         let mut failures = 0;
         while !batch.is_empty() {
-            let mut datagrams: Vec<(SocketAddr, &[u8])> = Vec::with_capacity(MAX_BATCH);
-            let mut first = None;
-            for (to, bytes) in batch.iter().take(MAX_BATCH) {
+            let unused = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+            let mut room = [(unused, &[][..]); MAX_BATCH];
+            let (mut first, mut count) = (None, 0);
+            for (slot, (to, bytes)) in room.iter_mut().zip(batch.iter()) {
                 if *first.get_or_insert(to.socket) != to.socket {
                     break;
                 }
-                datagrams.push((to.address, bytes));
+                *slot = (to.address, bytes);
+                count += 1;
             }
+            let datagrams = room.get(..count).unwrap_or_default();
             let Some(number) = first else { return };
             let Some(socket) = self.sockets.get(number as usize) else {
                 let count = datagrams.len();
                 batch.advance(count);
                 continue;
             };
-            match datagram::send_many(&socket.descriptor, &datagrams) {
+            match datagram::send_many(&socket.descriptor, datagrams) {
                 Ok(0) => return,
                 Ok(sent) => batch.advance(sent),
                 Err(error) => {

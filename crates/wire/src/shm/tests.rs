@@ -52,14 +52,6 @@ fn records_have_these_bytes() {
         process: PROCESS,
     });
     golden(&welcome, &[&[2][..], &preamble, &process].concat());
-    // The record of a build that speaks format 5 alone.
-    let before = Record::Welcome(Welcome {
-        formats: Formats::only(5),
-        flags: FLAG_MEMBARRIER,
-        process: PROCESS,
-    });
-    let preamble = *b"CWSM\x05\0\x01\0";
-    golden(&before, &[&[2][..], &preamble, &process].concat());
     let refused = Record::Refused {
         reason: "no".into(),
         why: RefuseReason::Unauthorised,
@@ -105,6 +97,63 @@ fn records_have_these_bytes() {
     });
     let head = b"\x01CWSM\x07\0\x06\0\0\x80\0\0\0\x20\0\0";
     golden(&caller, &[&head[..], &nonce, &process].concat());
+}
+
+/// The process of [`PROCESS`], as all formats have it.
+const PROCESS_BYTES: &[u8; 28] =
+    b"\x88\x77\x66\x55\x44\x33\x22\x11\x05\0\0\0\0\x10\0\0\xff\x7f\0\0\xbb\xaa\0\0\0\0\0\0";
+
+/// Greetings as builds of earlier formats wrote them: the first, those that have pieces as well, and those of which the caller proves
+/// that it holds a key. This build reads them, agrees on the highest format that they have, and writes the same.
+#[test]
+fn greetings_of_builds_of_each_earlier_format_have_these_bytes() {
+    let five_and_six = Formats {
+        lowest: 5,
+        highest: PIECES,
+    };
+    let nonce: [u8; 16] = *b"sixteen of nonce";
+    let rings = b"\0\x80\0\0\0\x20\0\0";
+    for (formats, flags, preamble, nonce) in [
+        (Formats::only(5), 0, b"CWSM\x05\0\0\0", None),
+        (Formats::only(5), FLAG_MEMBARRIER, b"CWSM\x05\0\x01\0", None),
+        (five_and_six, FLAG_MEMBARRIER, b"CWSM\x05\0\x01\x01", None),
+        (five_and_six, FLAG_KEYED, b"CWSM\x05\0\x02\x01", Some(nonce)),
+    ] {
+        let hello = Record::Hello(Hello {
+            formats,
+            flags,
+            ring_bytes: 32 << 10,
+            region_slots: 8192,
+            nonce: nonce.map_or(0, u128::from_le_bytes),
+            process: PROCESS,
+        });
+        let nonce = nonce.as_ref().map_or(&[][..], |nonce| nonce);
+        let bytes = [b"\x01", &preamble[..], rings, nonce, PROCESS_BYTES].concat();
+        golden(&hello, &bytes);
+        assert_eq!(mismatch_of(&bytes), None);
+        let welcome = Record::Welcome(Welcome {
+            formats,
+            flags,
+            process: PROCESS,
+        });
+        let bytes = [b"\x02", &preamble[..], PROCESS_BYTES].concat();
+        golden(&welcome, &bytes);
+        assert_eq!(FORMATS.common(formats), Some(formats.highest));
+    }
+}
+
+/// Words of slots of earlier formats: pieces have come with format 6.
+#[test]
+fn slot_words_of_earlier_formats_have_these_bits() {
+    for (kind, bits) in [
+        (SlotKind::Packet, 0xC500_0001_0000_0038),
+        (SlotKind::Internal, 0xC500_0002_0000_0038),
+        (SlotKind::Pad, 0xC500_0003_0000_0038),
+        (SlotKind::Piece, 0xC500_0004_0000_0038),
+    ] {
+        let word = SlotWord { kind, len: 56 };
+        assert_eq!((word.pack(), SlotWord::unpack(bits)), (bits, Ok(word)));
+    }
 }
 
 #[test]

@@ -171,3 +171,41 @@ fn the_relay_is_started_when_it_is_needed() {
     make_it_park(&mut met.server);
     assert!(matches!(met.server.shm.relay, Relaying::Running(_)));
 }
+
+/// A sender that leaves its fences out, and has not passed one, may not ring for a packet.
+#[test]
+fn a_process_stays_awake_while_its_senders_pass_no_fence() {
+    let mut met = meet(ShmConfig::default());
+    let ConnectedPair {
+        client,
+        server,
+        to_server,
+        to_client,
+        ..
+    } = &mut met;
+    if !server.shm.own.membarrier {
+        return;
+    }
+    let fences = |server: &Host| {
+        let facts = server.shm.report(*to_client).unwrap().facts;
+        facts.into_iter().find(|fact| fact.0 == "fences").unwrap().1
+    };
+    server.shm.sender_fences.broken = true;
+    for packet in 0..100 {
+        assert!(!server.shm.arm(Instant::now()), "it sleeps");
+        assert!(fences(server).contains("does not sleep"));
+        client.shm.send(*to_server, &[&[packet]]).unwrap();
+        both(client, server, "a packet arrives", |_, server| {
+            !server.log.packets.is_empty()
+        });
+        assert_eq!(server.log.packets.pop_front().unwrap().1, [packet]);
+    }
+    server.shm.sender_fences.broken = false;
+    let give_up = Instant::now() + PATIENCE;
+    while !server.shm.arm(Instant::now()) {
+        assert!(Instant::now() < give_up, "it never sleeps");
+        server.poll();
+    }
+    server.shm.disarm();
+    assert!(!fences(server).contains("does not sleep"));
+}
