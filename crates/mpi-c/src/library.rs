@@ -3,7 +3,7 @@
 
 mod leaving;
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -103,26 +103,25 @@ pub(crate) static STAGE: Stage = Stage {
 
 struct Instance {
     library: UnsafeCell<Option<Library>>,
-    /// How threads take turns, unless the program does that.
+    /// Lets in one thread at a time, unless the program serializes its calls.
     entry: Entry,
-    /// The program has threads take turns: it runs at a lower level than `MPI_THREAD_MULTIPLE`.
+    /// The program serializes its calls: it runs at a lower level than `MPI_THREAD_MULTIPLE`.
     is_serial: AtomicBool,
     /// Whether a call of such a program is inside.
-    is_entered: Cell<bool>,
+    is_entered: AtomicBool,
     /// Ends the sleep of the thread that waits for all.
     waker: OnceLock<Waker>,
 }
 
 // SAFETY: `library` belongs to the thread that is inside, of which `entry` lets in one at a time. Below
-// `MPI_THREAD_MULTIPLE`, MPI obliges programs to order their threads' calls themselves (MPI 5.0 §11.6), and only then
-// `is_entered` is used.
+// `MPI_THREAD_MULTIPLE`, MPI obliges programs to order their threads' calls themselves (MPI 5.0 §11.6).
 unsafe impl Sync for Instance {}
 
 static INSTANCE: Instance = Instance {
     library: UnsafeCell::new(None),
     entry: Entry::new(),
     is_serial: AtomicBool::new(false),
-    is_entered: Cell::new(false),
+    is_entered: AtomicBool::new(false),
     waker: OnceLock::new(),
 };
 
@@ -132,13 +131,17 @@ pub(crate) struct Inside {
 }
 
 impl Inside {
-    /// Enters: at once, if the program has threads take turns.
+    /// Enters: at once, if the program serializes its calls.
     #[inline(always)]
     pub(crate) fn enter() -> Result<Self> {
         let is_serial = INSTANCE.is_serial.load(Relaxed);
         match is_serial {
-            true if INSTANCE.is_entered.replace(true) => Err(is_entered()),
-            true => Ok(Self { is_serial }),
+            // Not one atomic step, which would cost as much as the rest of a call: most erroneous calls are noticed.
+            true if INSTANCE.is_entered.load(Relaxed) => Err(is_entered()),
+            true => {
+                INSTANCE.is_entered.store(true, Relaxed);
+                Ok(Self { is_serial })
+            }
             false => enter_exclusively().map(|()| Self { is_serial }),
         }
     }
@@ -182,7 +185,7 @@ impl Drop for Inside {
     #[inline(always)]
     fn drop(&mut self) {
         match self.is_serial {
-            true => INSTANCE.is_entered.set(false),
+            true => INSTANCE.is_entered.store(false, Relaxed),
             false => self.leave_and_wake(),
         }
     }

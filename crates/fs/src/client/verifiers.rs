@@ -29,6 +29,7 @@ pub(super) struct Verifier {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     Power,
+    OtherDirectory,
     FailedSync,
 }
 
@@ -36,6 +37,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::Power => "its host has lost power",
+            Self::OtherDirectory => "it serves another directory now",
             Self::FailedSync => "a sync of its disk has failed",
         })
     }
@@ -65,9 +67,12 @@ impl Verifiers {
         if let Some(known) = self.known[server]
             && known != found
         {
-            let loss = match (known.boot, known.generation) == (found.boot, found.generation) {
-                true => Loss::FailedSync,
-                false => Loss::Power,
+            let loss = if known.generation != found.generation {
+                Loss::OtherDirectory
+            } else if known.boot != found.boot {
+                Loss::Power
+            } else {
+                Loss::FailedSync
             };
             self.losses += 1;
             self.last = Some((server, loss));
@@ -118,7 +123,7 @@ mod tests {
         verifiers.observe(0, other);
         assert_eq!(
             (verifiers.losses(), verifiers.last),
-            (3, Some((0, Loss::Power)))
+            (3, Some((0, Loss::OtherDirectory)))
         );
     }
 }

@@ -529,15 +529,21 @@ impl Datafile {
 
     /// Makes what was written durable.
     pub(super) fn flush(&self) -> io::Result<()> {
-        let writes = self.writes.load(Ordering::Acquire);
+        let writes = self.finished_writes();
         self.sync(false)?;
         self.note_durable(writes);
         Ok(())
     }
 
-    /// The number of writes so far.
+    /// The number of writes so far, of which some may not have written their bytes yet.
     pub(super) fn writes(&self) -> u64 {
         self.writes.load(Ordering::Acquire)
+    }
+
+    /// The number of writes so far, after all of them have written their bytes: a sync that begins now makes them durable.
+    pub(super) fn finished_writes(&self) -> u64 {
+        let _all = self.ranges.lock_all();
+        self.writes()
     }
 
     /// Notes that everything up to this count of writes is durable.

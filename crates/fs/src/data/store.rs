@@ -331,7 +331,7 @@ impl Store {
         }
     }
 
-    /// Truncates or extends a datafile, unless a truncation with this or a later `version` was done before. Of what
+    /// Truncates a datafile, unless a truncation with this or a later `version` was done before. Of what
     /// is kept, `at_least` bytes must be there. A datafile that does not exist is made, to remember the version;
     /// one that is damaged or another one's is moved aside for it if nothing is to be kept.
     pub fn truncate(&self, object: ObjectId, size: u64, version: u64, at_least: u64) -> Result<()> {
@@ -501,11 +501,15 @@ impl Store {
     /// Makes everything durable and marks it clean, when the server ends in order.
     pub fn sync_all(&self) -> Result<()> {
         let root = File::open(&self.root)?;
-        let dirty: Vec<(ObjectId, u64)> = lock(&self.common.dirty)
-            .keys()
-            .map(|&object| {
+        // The list's lock is not held while a datafile's ranges are awaited: a write holds its range when it adds to the list.
+        let dirty: Vec<ObjectId> = lock(&self.common.dirty).keys().copied().collect();
+        let dirty: Vec<(ObjectId, u64)> = dirty
+            .into_iter()
+            .map(|object| {
                 // A datafile that is not open now was written before; opening a dirty datafile counts as one write.
-                let writes = self.peek(object).map_or(1, |datafile| datafile.writes());
+                let writes = self
+                    .peek(object)
+                    .map_or(1, |datafile| datafile.finished_writes());
                 (object, writes)
             })
             .collect();

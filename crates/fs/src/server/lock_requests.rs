@@ -73,6 +73,14 @@ impl Loop {
                 "deadlock: the owner of the conflicting lock waits for a lock of this owner",
             )),
             Outcome::Full(what) => Err(failure(Errno::ENOLCK, what)),
+            Outcome::TagInUse => Err(failure(
+                Errno::EINVAL,
+                format!(
+                    "client {:032x} waits for a lock already under the tag {}",
+                    request.client,
+                    wait.unwrap_or(0)
+                ),
+            )),
         }
     }
 
@@ -165,7 +173,10 @@ impl Loop {
     fn check_lock(&self, request: &Request, lock: &Lock) -> Result<(), Failure> {
         self.check_metadata()?;
         if lock.family == LockFamily::Whole && lock.range != LockRange::ALL {
-            return Err(failure(Errno::EINVAL, "such locks are on whole files"));
+            return Err(failure(
+                Errno::EINVAL,
+                "a flock-style lock must cover the whole file",
+            ));
         }
         let node = self.node_for(request, lock.object)?;
         check_permission(&node, &request.caller, lock)

@@ -108,6 +108,8 @@ pub(super) enum Outcome {
     Deadlock,
     /// There are too many locks.
     Full(&'static str),
+    /// This client waits under this tag already.
+    TagInUse,
 }
 
 /// All locks of a metadata server.
@@ -218,8 +220,11 @@ impl Locks {
             (Some(holder), None) => return Outcome::Taken(holder),
             (Some(_), Some(tag)) => tag,
         };
-        if queued >= MAX_WAITING || self.waits.contains_key(&(owner.client, tag)) {
+        if queued >= MAX_WAITING {
             return Outcome::Full("too many clients wait for a lock on this file");
+        }
+        if self.waits.contains_key(&(owner.client, tag)) {
+            return Outcome::TagInUse;
         }
         file.waiting.push_back(Waiter {
             wants,

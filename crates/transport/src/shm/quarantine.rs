@@ -101,7 +101,7 @@ impl Drop for DeferredFree {
     }
 }
 
-/// Waits until the peer accesses none of `deferred`, at most for [`PATIENCE`], and only while it
+/// Waits until the peer accesses none of `deferred`, at most for [`COPY_PATIENCE`], and only while it
 /// runs. For a peer that is `stuck`, as a wait has timed out, there is no further wait before it
 /// makes progress. Memory that it still accesses then remains in `deferred`.
 pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, stuck: &mut bool) {
