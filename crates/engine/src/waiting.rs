@@ -381,7 +381,7 @@ impl Policy {
     /// Whether to count the run queue, where parking is costly: a yield that took this long ran a
     /// CPU-bound thread or very many waiting ones.
     pub(crate) fn wants_run_queue(&self, took: Duration) -> bool {
-        took >= self.constants.long_yield && self.contention.wants_run_queue()
+        took >= self.constants.long_yield && self.contention.wants_run_queue(took, &self.constants)
     }
 
     /// Notes a yield.
