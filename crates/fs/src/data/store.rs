@@ -501,22 +501,24 @@ impl Store {
     /// Makes everything durable and marks it clean, when the server ends in order.
     pub fn sync_all(&self) -> Result<()> {
         let root = File::open(&self.root)?;
-        // The list's lock is not held while a datafile's ranges are awaited: a write holds its range when it adds to the list.
-        let dirty: Vec<ObjectId> = lock(&self.common.dirty).keys().copied().collect();
-        let dirty: Vec<(ObjectId, u64)> = dirty
-            .into_iter()
-            .map(|object| {
+        let dirty: Vec<(ObjectId, Option<u64>)> = lock(&self.common.dirty)
+            .keys()
+            .map(|&object| {
                 // A datafile that is not open now was written before; opening a dirty datafile counts as one write.
-                let writes = self
-                    .peek(object)
-                    .map_or(1, |datafile| datafile.finished_writes());
-                (object, writes)
+                let finished = match self.peek(object) {
+                    Some(datafile) => datafile.finished_writes(),
+                    None => Some(1),
+                };
+                (object, finished)
             })
             .collect();
         self.sync_disk(&root)?;
-        for (object, writes) in dirty {
+        for (object, finished) in dirty {
             if let Ok(Some(datafile)) = self.find(object) {
-                datafile.note_durable(writes);
+                match finished {
+                    Some(writes) => datafile.note_durable(writes),
+                    None => datafile.flush_all()?,
+                }
                 datafile.clean()?;
             }
         }
