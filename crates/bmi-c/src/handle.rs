@@ -232,7 +232,7 @@ pub(crate) fn call_waiting(
         if idle.is_zero() {
             return body(instance, idle);
         }
-        // Where threads have met, none waits inside.
+        // If several threads use the instance, none waits while it holds the instance.
         let may_wait = !entry.is_shared() && entry.begin_wait();
         let code = body(instance, if may_wait { idle } else { Duration::ZERO });
         entry.end_wait();
@@ -250,7 +250,7 @@ pub(crate) fn call_waiting(
     }
 }
 
-/// Waits where threads have met, or continues a wait inside that another thread has ended. The
+/// Waits if several threads use the instance, or continues a wait inside that another thread has ended. The
 /// sleep is outside of the instance, which other threads use meanwhile.
 #[cold]
 fn wait_shared(

@@ -474,9 +474,10 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Result<usize, Error> {
         self.check_process()?;
         let mut indices = Vec::new();
-        let limit = ops.len();
-        let what = "operations tested for at once, with the memory there is";
-        (indices.try_reserve_exact(limit)).map_err(|_| Error::Limit { what, limit })?;
+        (indices.try_reserve_exact(ops.len())).map_err(|_| causeway_transport::Error::System {
+            what: format!("allocating a list of {} operations to test", ops.len()),
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        })?;
         for op in ops {
             let index = self.conversations.shared.ops.find(op.0);
             indices.push(index.ok_or(Error::Stale("operation"))?);
@@ -599,7 +600,13 @@ impl<M: Matcher> Endpoint<M> {
         Ok(self.methods.get(method).allocate(len)?)
     }
 
-    /// Lets the process at `addr` read or write `memory` until [`Endpoint::unexport`].
+    /// Lets the process at `addr` read or write `memory` until [`Endpoint::unexport`]. If there is no connection to it, one is begun;
+    /// the call does not wait for its greeting.
+    ///
+    /// # Errors
+    /// [`NoPeer`](causeway_transport::Error::NoPeer) if the connection cannot be begun, or this side has agreed that the peer closes it.
+    /// [`Error::ReadOnly`] if the peer is to write into memory that is for reading only. Further those of
+    /// [`Method::grant`](causeway_transport::Method::grant).
     pub fn export(
         &mut self,
         addr: Addr,

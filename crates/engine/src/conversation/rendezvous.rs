@@ -453,11 +453,20 @@ impl Conversation {
         // Its receive has been found: it cannot be recalled any more.
         entry.withdrawn = false;
         let Clearance { offset, len, .. } = clearance;
-        if clearance.regions.is_empty() && self.takes_parts() {
-            return self.cleared_for_parts(shared, op, &clearance);
+        if clearance.regions.is_empty() {
+            return match self.takes_parts() {
+                true => self.cleared_for_parts(shared, op, &clearance),
+                false => self.protocol_error(
+                    shared,
+                    "it clears a message without a region to write it into, but its format has no messages in parts",
+                ),
+            };
         }
-        if clearance.regions.is_empty() || entry.fragments.is_in_pieces() {
-            return self.protocol_error(shared, "it clears a message in a way that it cannot go");
+        if entry.fragments.is_in_pieces() {
+            return self.protocol_error(
+                shared,
+                "it clears a message for being written, which was announced as one in parts",
+            );
         }
         if offset != entry.moved || len == 0 || len > entry.size - offset {
             return self.protocol_error(shared, "it clears a part that is not the next one");

@@ -127,7 +127,7 @@ fn reason(waiting: &Waiting, end: &End) -> String {
             Some(note) => format!("not connected yet ({note})"),
             None => "not connected yet".to_owned(),
         },
-        WaitReason::Room => "the peer does not take what lies in its ring or socket".to_owned(),
+        WaitReason::Room => "its ring or socket is full: the peer does not read what was sent before".to_owned(),
         WaitReason::Credit => {
             "waits for credit: the peer's program has not taken earlier messages".to_owned()
         }
@@ -136,7 +136,7 @@ fn reason(waiting: &Waiting, end: &End) -> String {
             "the peer has not posted the receives of earlier announced messages".to_owned()
         }
         WaitReason::Receive => {
-            "announced, the peer has not posted the receive or not read it".to_owned()
+            "announced; the peer has not posted a matching receive, or has not read the announcement".to_owned()
         }
         WaitReason::Message => "posted, no message has come".to_owned(),
         WaitReason::Write => format!("matched, the peer does not write it ({})", moved()),
