@@ -10,7 +10,7 @@ use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::credit::cost;
 use crate::lists::NONE;
-use crate::operation::{Op, State, What};
+use crate::operation::{Op, State};
 
 /// The log target.
 const STALL: &str = "causeway_engine::stall";
@@ -158,13 +158,7 @@ impl<M> Conversations<M> {
     pub(crate) fn waiting(&self, op: u32) -> Waiting {
         let entry = &self.shared.ops[op];
         Waiting {
-            kind: match entry.what {
-                What::Receive => OpKind::Receive,
-                What::Send => OpKind::Send,
-                What::SendUnexpected => OpKind::SendUnexpected,
-                What::Transfer => OpKind::Transfer,
-                What::Fetch => OpKind::Fetch,
-            },
+            kind: entry.kind,
             why: self.wait_reason(op, entry),
             tag: entry.tag,
             size: entry.size,
@@ -226,7 +220,7 @@ impl<M> Conversations<M> {
     }
 
     fn queued_reason(&self, op: u32, entry: &Op, peer: &Conversation) -> WaitReason {
-        let unexpected = entry.what == What::SendUnexpected;
+        let unexpected = entry.kind == OpKind::SendUnexpected;
         let queue = if unexpected {
             &peer.unexpected
         } else {
