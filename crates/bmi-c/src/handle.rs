@@ -196,7 +196,9 @@ pub(crate) fn call(
     let mut run = || {
         let code = body(instance).unwrap_or_else(Failure::report);
         if slot.entry.is_shared() {
-            called = slot.entry.note_changes(instance.bmi.changes(), |_| true);
+            called = slot
+                .entry
+                .note_changes(instance.bmi.change_counts(), |_| true);
             instance.bmi.check_parked();
         }
         code
@@ -232,7 +234,7 @@ pub(crate) fn call_waiting(
         if idle.is_zero() {
             return body(instance, idle);
         }
-        // Where threads have met, none waits inside.
+        // If several threads use the instance, none waits while it holds the instance.
         let may_wait = !entry.is_shared() && entry.begin_wait();
         let code = body(instance, if may_wait { idle } else { Duration::ZERO });
         entry.end_wait();
@@ -250,7 +252,7 @@ pub(crate) fn call_waiting(
     }
 }
 
-/// Waits where threads have met, or continues a wait inside that another thread has ended. The
+/// Waits if several threads use the instance, or continues a wait inside that another thread has ended. The
 /// sleep is outside of the instance, which other threads use meanwhile.
 #[cold]
 fn wait_shared(
@@ -274,7 +276,7 @@ fn wait_shared(
                 instance.bmi.take_interrupted();
             }
             // After a yield there is nothing to test for unless something has changed.
-            let code = match seen.take() == Some(instance.bmi.changes()) {
+            let code = match seen.take() == Some(instance.bmi.change_counts()) {
                 true => Ok(0),
                 false => body(instance, Duration::ZERO),
             };
@@ -290,10 +292,10 @@ fn wait_shared(
                 let parked = instance.bmi.prepare_wait(until, &[]);
                 instance.bmi.take_interrupted();
                 let is_yield = parked.as_ref().is_some_and(|parked| !parked.is_sleep());
-                seen = is_yield.then(|| instance.bmi.changes());
+                seen = is_yield.then(|| instance.bmi.change_counts());
                 parked
             });
-            awake = instance.bmi.awake_beside();
+            awake = instance.bmi.awake_limit_of_followers();
             code
         });
         let (next, called) = next;

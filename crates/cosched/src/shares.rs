@@ -67,7 +67,9 @@ impl Shares {
         self.owner == Some(process)
     }
 
-    /// Brings the accounts up to date and returns the process to boost now: the slice's owner, if it does not sleep.
+    /// Brings the accounts up to date and returns the process to boost now. That is, of the awake processes that have slept on a device and not been
+    /// ahead of their share since, the one that is furthest behind. If there is none, it is the owner of the slice; or, if the owner is ahead by more
+    /// than `SLACK` slices, the awake process that is furthest behind. `None` if the owner is to be boosted and sleeps.
     pub fn pick(&mut self, now_ns: u64, views: &[View]) -> Option<Process> {
         self.settle(now_ns, views);
         let present = || (0..views.len()).filter(|&place| !views[place].is_gone);

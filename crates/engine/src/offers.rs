@@ -50,14 +50,14 @@ pub(crate) struct Offers {
     pub(crate) skip: u32,
     pub(crate) penalty: u32,
     /// The last offer was not used, and the next receive is offered nevertheless.
-    pub(crate) again: bool,
+    pub(crate) offer_next: bool,
     /// Messages of this side that are being written into the peer's receives, or are about to be.
     pub(crate) writing: u32,
     /// The last large message found an offer, or left just before one arrived: an offer for the
     /// next may have arrived unseen.
     pub(crate) expected: bool,
     /// Offers from the peer that can be used, by tag.
-    pub(crate) kept: Vec<(Tag, Offer)>,
+    pub(crate) usable: Vec<(Tag, Offer)>,
 }
 
 impl Offers {
@@ -80,7 +80,7 @@ impl Offers {
     #[inline(always)]
     pub(crate) fn left(&mut self, tag: Tag) {
         self.sent = self.sent.wrapping_add(1);
-        if !self.kept.is_empty() {
+        if !self.usable.is_empty() {
             self.forget(tag);
         }
     }
@@ -88,7 +88,7 @@ impl Offers {
     #[cold]
     #[inline(never)]
     fn forget(&mut self, tag: Tag) {
-        self.kept.retain(|(kept, _)| *kept != tag);
+        self.usable.retain(|(other, _)| *other != tag);
     }
 
     /// Whether a message is being written, which later ones must not overtake.
@@ -102,8 +102,8 @@ impl Offers {
     #[inline(never)]
     pub(crate) fn was_unused(&mut self) {
         self.out = self.out.saturating_sub(1);
-        self.again = !self.again;
-        if !self.again {
+        self.offer_next = !self.offer_next;
+        if !self.offer_next {
             self.skip = self.penalty;
             self.penalty = (2 * self.penalty + 1).min(MOST_PASSED_BY);
         }
@@ -111,7 +111,7 @@ impl Offers {
 
     pub(crate) fn was_used(&mut self) {
         self.out = self.out.saturating_sub(1);
-        (self.skip, self.again) = (0, false);
+        (self.skip, self.offer_next) = (0, false);
         self.penalty -= self.penalty.div_ceil(8);
     }
 
@@ -122,7 +122,7 @@ impl Offers {
 
     /// A message that was to be written leaves the accounts: the other side will not be notified of
     /// it.
-    pub(crate) fn give_write_up(&mut self) {
+    pub(crate) fn abandon_write(&mut self) {
         self.sent = self.sent.wrapping_sub(1);
         self.writing = self.writing.saturating_sub(1);
     }

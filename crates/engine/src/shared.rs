@@ -296,15 +296,15 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
-    /// See [`Endpoint::changes`](crate::Endpoint::changes).
+    /// See [`Endpoint::change_counts`](crate::Endpoint::change_counts).
     #[inline]
-    pub(crate) fn changes(&self) -> (u64, usize) {
-        (self.news(), self.unexpected_waiting)
+    pub(crate) fn change_counts(&self) -> (u64, usize) {
+        (self.event_count(), self.unexpected_waiting)
     }
 
-    /// See [`Endpoint::news`](crate::Endpoint::news).
+    /// See [`Endpoint::event_count`](crate::Endpoint::event_count).
     #[inline]
-    pub(crate) fn news(&self) -> u64 {
+    pub(crate) fn event_count(&self) -> u64 {
         self.completions + self.arrivals + self.losses
     }
 
@@ -378,7 +378,7 @@ impl<M: Matcher> Shared<M> {
     pub(crate) fn set_done(&mut self, op: u32, bytes: u64) {
         let entry = &mut self.ops[op];
         entry.moved = bytes;
-        entry.be_done();
+        entry.mark_done();
         let queue = entry.queue;
         self.completions += 1;
         match queue {

@@ -434,7 +434,7 @@ impl Policy {
 
     /// How long a thread stays awake while another thread waits on behalf of all.
     #[inline]
-    pub(crate) fn awake_beside(&self) -> Duration {
+    pub(crate) fn awake_limit_of_followers(&self) -> Duration {
         match self.contention.competitors() {
             Competitors::None => self.limit,
             Competitors::Waiting => self.contended_limit(),

@@ -611,7 +611,7 @@ fn wait_and_release<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>)
                 process.end_wait();
             }
             let next = entry.next(&mut turn, awaited, |watched| process.prepare_wait(watched));
-            Ok((found, next, process.awake_beside()))
+            Ok((found, next, process.awake_limit_of_followers()))
         })?;
         called.wake();
         match next {

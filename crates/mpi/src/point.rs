@@ -53,13 +53,13 @@ pub enum Received {
     Waits(Active),
 }
 
-/// The fast paths, for messages in one piece. They leave unusual messages and errors to the other
-/// functions, and then have no effect.
 /// Bytes that a message of this length uses of an attached buffer.
 fn with_overhead(bytes: usize) -> u64 {
     (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64)
 }
 
+/// The fast paths, for messages in one piece. They leave unusual messages and errors to the other
+/// functions, and then have no effect.
 impl Process {
     /// Sends a message in the standard mode if it can be sent at once. Returns whether it was.
     #[inline(always)]

@@ -515,8 +515,7 @@ impl Memory {
         bytes
     }
 
-    /// Gives a heap span's vector back if this is its last clone and it is the whole allocation;
-    /// copies otherwise.
+    /// Returns the bytes as a vector: without a copy if this is the last clone of a heap span that is its whole allocation.
     pub fn into_vec(self) -> Vec<u8> {
         if self.base != self.backing.base || self.len != self.backing.len {
             return self.to_vec();

@@ -12,7 +12,7 @@ use crate::credit::Reserved;
 use crate::fetches::Fetch;
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
-use crate::operation::{Incoming, State, What};
+use crate::operation::{Incoming, OpKind, State};
 use crate::shared::{NO_QUEUE, Shared};
 use crate::types::{Addr, OpError, Tag, Unexpected};
 
@@ -157,7 +157,7 @@ impl Conversation {
         let caller = (NO_QUEUE, next.number);
         let op = self.add_op(
             shared,
-            What::Fetch,
+            OpKind::Fetch,
             caller,
             next.tag,
             memory,

@@ -207,8 +207,8 @@ impl Sleeper {
         on: SleepOn,
         until: Option<Instant>,
     ) -> Option<Sleep> {
-        let place = match on {
-            SleepOn::Method(index, sleep) => Place::Method(index, sleep),
+        let on = match on {
+            SleepOn::Method(index, sleep) => Waitable::Method(index, sleep),
             SleepOn::Descriptors => {
                 let mut descriptors = Vec::with_capacity(self.copies.len());
                 for (slot, copy) in methods.slots.iter().zip(&mut self.copies) {
@@ -221,13 +221,13 @@ impl Sleeper {
                     }
                     descriptors.extend(copy.clone());
                 }
-                Place::Descriptors(descriptors)
+                Waitable::Descriptors(descriptors)
             }
         };
         Some(Sleep {
             state: Arc::clone(&self.state),
             clock: methods.clock.clone(),
-            place,
+            on,
             until,
             readable: Vec::new(),
         })
@@ -271,14 +271,15 @@ impl Drop for Sleeper {
 pub(crate) struct Sleep {
     state: Arc<WakeState>,
     clock: Clock,
-    place: Place,
+    on: Waitable,
     until: Option<Instant>,
     /// Which of the descriptors have ended it.
     readable: Vec<bool>,
 }
 
+/// What the sleep waits on: [`SleepOn`], with copies of the descriptors.
 #[derive(Debug)]
-enum Place {
+enum Waitable {
     Method(usize, u64),
     Descriptors(Vec<Arc<OwnedFd>>),
 }
@@ -292,11 +293,11 @@ impl Sleep {
             return;
         }
         let now = self.clock.read();
-        match &self.place {
-            Place::Method(index, sleep) => {
+        match &self.on {
+            Waitable::Method(index, sleep) => {
                 self.state.park(*index, *sleep, now, self.until);
             }
-            Place::Descriptors(descriptors) => {
+            Waitable::Descriptors(descriptors) => {
                 let descriptors = descriptors.iter().map(|fd| fd.as_fd());
                 let readable = self.state.block(descriptors, now, self.until);
                 self.readable = readable.unwrap_or_default();
@@ -351,7 +352,7 @@ pub(super) struct Announced {
     pub(super) until: Option<Instant>,
     /// When its caller's time is up.
     pub(super) limit: Option<Instant>,
-    /// [`Endpoint::changes`](super::Endpoint::changes) at that time.
+    /// [`Endpoint::change_counts`](super::Endpoint::change_counts) at that time.
     pub(super) changes: (u64, usize),
     /// It has been woken since.
     pub(super) is_woken: bool,

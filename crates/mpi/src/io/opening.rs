@@ -268,7 +268,7 @@ pub fn open(
         let files = process.file_systems.of(name);
         Ok((rank, group, format, files, several_hosts))
     })?;
-    // All return an error if it is none.
+    // If there is no common format, every process returns that error below.
     let spoken = *format.as_ref().unwrap_or(&FORMATS.lowest);
     let at_once = spoken >= FILES_AT_ONCE;
     let may_store = several_hosts && spoken >= SHARED_STORED;

@@ -101,11 +101,11 @@ impl Update {
         }
     }
 
-    /// Works on `count` elements of `memory` from the byte `at` on, with operands from `data`; of a comparison, `compare` is the other one.
-    /// Returns their old values first, if there is a result.
+    /// Works on `count` elements of `memory` from the byte `at` on, with operands from `data`. For compare-and-swap `count` is 1,
+    /// `compare` the expected value and `data` the new one; otherwise `compare` is not used. Their old values are first copied to `fetched`, if there is one.
     ///
     /// # Panics
-    /// If the memory, or one of the others, has not so many.
+    /// If a buffer has fewer elements.
     #[inline]
     pub(super) fn apply(
         &self,

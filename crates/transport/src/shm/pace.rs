@@ -37,7 +37,7 @@ pub(super) struct Pace {
     left: u8,
     /// Packets that were taken one in each poll since the ring was last empty.
     one_by_one: usize,
-    /// The time of that look, as passed by the caller: callers that only poll read the clock once
+    /// The time of the poll that last read the ring, as passed by the caller: callers that only poll read the clock once
     /// for several polls.
     at: Option<Instant>,
 }

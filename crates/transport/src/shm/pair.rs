@@ -228,8 +228,7 @@ impl Pair {
         !self.transfers.queue.is_empty() || self.transfers.has_atomics && self.atomics.has_work()
     }
 
-    /// Whether this poll skips the ring: see [`Pace`]. It does not if something was sent since the
-    /// last look.
+    /// Whether this poll skips the ring (see [`Pace`]): only while this side has sent nothing since it last received.
     #[inline]
     pub(super) fn skips_poll(&mut self, now: Instant) -> bool {
         self.pace.skips_poll(now) && self.producer.expects_reply()

@@ -386,7 +386,7 @@ impl Shm {
     fn check_sockets(&mut self, sink: &mut dyn Sink) -> bool {
         let mut ready = std::mem::take(&mut self.ready);
         if let Err(error) = self.epoll.check(&mut ready) {
-            tracing::warn!(%error, "the sockets could not be looked at");
+            tracing::warn!(%error, "epoll_wait failed for the sockets of shared memory");
         }
         for event in &ready {
             match event.key {

@@ -505,8 +505,8 @@ impl Reply {
         reply
     }
 
-    /// The format of a reply that refuses a request of the format `asked`, because the server does
-    /// not speak it, and the server's text.
+    /// If `bytes` refuses a request of the format `asked`, which is above all that the server speaks: the server's highest format, and its
+    /// text. `None` for any other reply; a refusal of a format below is an ordinary reply in that format ([`format_of_refusal`]).
     pub fn refusal_of(bytes: &[u8], asked: u8) -> Option<(u8, Failure)> {
         let [format, 1, failure @ ..] = bytes else {
             return None;
