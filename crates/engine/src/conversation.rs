@@ -155,6 +155,8 @@ pub(crate) struct Conversation {
     window_update_due: bool,
     /// Transfers in progress.
     pub(crate) transfers: u32,
+    /// One has ended since fetches that take too long were last looked for.
+    pub(crate) has_moved: bool,
     /// Receives that senders may write into before they have announced a message.
     offers: Offers,
 
@@ -230,6 +232,7 @@ impl Conversation {
             starved: false,
             window_update_due: false,
             transfers: 0,
+            has_moved: false,
             offers: Offers::default(),
             ops: List::default(),
             receives: 0,

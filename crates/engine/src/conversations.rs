@@ -351,8 +351,8 @@ impl<M: Matcher> Conversations<M> {
                 Event::Release { peer }
             }
             Work::Transfers => Event::Transfers,
-            Work::Shrink(wanting) => {
-                self.shrink_one(wanting);
+            Work::Shrink => {
+                self.shrink_some();
                 return None;
             }
             Work::Fetch => {

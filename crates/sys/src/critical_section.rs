@@ -529,7 +529,8 @@ impl LockMemory for Entry {
 
     fn heavy_fence(&self) {
         let fences = self.fences.load(SeqCst);
-        if fences == OWN_FENCES {
+        // In a forked child, a thread of the parent may have held the lock below; no thread waits for an instance of the parent.
+        if fences == OWN_FENCES || self.state.load(Relaxed) == PARENTS {
             return fence(SeqCst);
         }
         let began = Instant::now();
@@ -578,9 +579,12 @@ impl LockMemory for Entry {
         self.usual_looks.store(usual, Relaxed);
     }
 
-    fn sleep(&self, wakes: u64) {
-        let is_unsure = self.fences.load(SeqCst) == SWITCHING;
-        futex::wait_here(&self.wakes, wakes, is_unsure.then_some(UNSURE_SLEEP));
+    fn may_miss_wakes(&self) -> bool {
+        self.fences.load(SeqCst) == SWITCHING
+    }
+
+    fn sleep(&self, wakes: u64, may_miss: bool) {
+        futex::wait_here(&self.wakes, wakes, may_miss.then_some(UNSURE_SLEEP));
     }
 
     fn wake(&self) {

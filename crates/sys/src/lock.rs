@@ -64,8 +64,10 @@ pub trait LockMemory {
     /// Notes that a thread has entered, or has given up and is going to sleep, after so many
     /// checks.
     fn looked(&self, looks: u32, is_inside: bool);
-    /// Sleeps while [`LockMemory::wakes`] is this; may return early.
-    fn sleep(&self, wakes: u64);
+    /// Whether threads that leave may have passed no fence, so that a wake-up can be missed.
+    fn may_miss_wakes(&self) -> bool;
+    /// Sleeps while [`LockMemory::wakes`] is this; may return early. Not for long if a wake-up can be missed.
+    fn sleep(&self, wakes: u64, may_miss: bool);
     /// Wakes all threads that sleep.
     fn wake(&self);
 }
@@ -117,18 +119,21 @@ pub fn enter(
         } else if looks < most_looks {
             looks += 1;
             std::hint::spin_loop();
-        } else if let Some(wakes) = about_to_sleep.take() {
+        } else if let Some((wakes, may_miss)) = about_to_sleep.take() {
             if in_vain == 0 {
                 lock.looked(looks, false);
             }
             interrupt();
-            lock.sleep(wakes);
+            lock.sleep(wakes, may_miss);
             in_vain += 1;
             if in_vain >= IN_VAIN {
                 request_handover(lock);
             }
         } else {
-            about_to_sleep = Some(begin_sleep(lock));
+            // Before the last check of the state: if threads that leave have fences of their own by then, the check sees what the last
+            // one without has stored.
+            let may_miss = lock.may_miss_wakes();
+            about_to_sleep = Some((begin_sleep(lock), may_miss));
         }
     };
     lock.waiting().fetch_sub(1, SeqCst);

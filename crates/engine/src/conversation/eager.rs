@@ -346,7 +346,7 @@ impl Conversation {
         if self.grant.enlarge(&mut shared.budget) {
             self.window_update_due = true;
         } else if self.grant.is_below_share(&shared.budget) {
-            shared.request_shrink(self.id);
+            shared.request_shrink(self.id, self.grant.window());
         }
         self.mark_dirty(shared);
     }

@@ -70,7 +70,7 @@ impl Conversation {
     fn open_window<M>(&mut self, shared: &mut Shared<M>) {
         self.grant.open(&mut shared.budget);
         if shared.budget.is_memory_short() {
-            shared.request_shrink(self.id);
+            shared.request_shrink(self.id, self.grant.window());
         }
     }
 
@@ -187,6 +187,7 @@ impl Conversation {
             // This process is connected with itself: both sides are this instance.
             if self.greeting.called {
                 self.open_window(shared);
+                self.queue_introduction(shared);
             }
             return self.mark_up(shared, header.credit);
         }

@@ -211,6 +211,7 @@ impl Conversation {
             return shared.transfers.forget_parts(key);
         }
         shared.transfers.ended(&mut self.transfers);
+        self.has_moved = true;
         let is_cut = shared.transfers.is_cut(key);
         if is_cut && result.is_err() {
             shared.transfers.forget_parts(key);

@@ -139,6 +139,9 @@ impl Conversation {
         let Some(next) = self.arrived.next_announced().filter(|_| self.is_up()) else {
             return Fetch::Nothing;
         };
+        if !self.may_transfer(shared) {
+            return Fetch::NoTransfer;
+        }
         let more = self.arrived.announced() > 1;
         let size = next.size;
         let cost = pull_cost(size);

@@ -72,6 +72,7 @@ impl<M: Matcher> Conversations<M> {
     /// Reports that the method refuses a transfer.
     pub fn transfer_refused(&mut self, peer: u32, op: u32, error: TransferError) {
         let Self { peers, shared } = self;
+        shared.transfers.forget_parts(shared.ops.key(op));
         peers[peer].transfer_failed(shared, op, error);
     }
 

@@ -80,10 +80,15 @@ impl<M: Matcher> Endpoint<M> {
         self.end_parked();
         let before = self.change_counts();
         self.progress();
-        match self.change_counts() == before {
+        let parked = match self.change_counts() == before {
             true => self.park_detached(None),
             false => None,
+        };
+        if parked.is_none() {
+            // Another thread that wants to enter may have ended the sleep before it began; the next one may begin.
+            self.sleeper.take_call();
         }
+        parked
     }
 
     /// Prepares a sleep; `None` if it cannot begin.

@@ -170,6 +170,11 @@ impl<M: Matcher> Endpoint<M> {
             );
         }
         self.conversations.retry_held();
+        if self.conversations.may_expire(now) {
+            // What has arrived while this thread slept, or was stopped, counts before time does.
+            self.poll_methods(true);
+            self.settle();
+        }
         self.conversations.expire(now);
         self.settle();
         self.methods.drop_freed();

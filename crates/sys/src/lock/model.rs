@@ -56,7 +56,11 @@ impl LockMemory for Thread {
         0
     }
     fn looked(&self, _looks: u32, _is_inside: bool) {}
-    fn sleep(&self, wakes: u64) {
+    fn may_miss_wakes(&self) -> bool {
+        false
+    }
+
+    fn sleep(&self, wakes: u64, _: bool) {
         let queue = self.shared.sleeping.0.lock().unwrap();
         if self.shared.wakes.load(Relaxed) == wakes {
             drop(self.shared.sleeping.1.wait(queue).unwrap());

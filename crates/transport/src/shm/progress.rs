@@ -469,7 +469,7 @@ impl Shm {
         let before = self.polled.len();
         for index in stopping {
             if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
-                let will_ring = passed || pair.notification;
+                let will_ring = passed || pair.notification || !pair.is_asymmetric();
                 if will_ring {
                     pair.notification = true;
                 } else {
