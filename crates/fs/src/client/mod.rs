@@ -11,6 +11,7 @@
 mod allocation;
 mod altered;
 mod append;
+mod append_lock;
 mod atomic;
 mod cached;
 mod call;
@@ -53,12 +54,12 @@ mod session;
 mod stages;
 mod through;
 mod transfer;
-mod turn;
 mod unacknowledged;
 mod verifiers;
 mod xattrs;
 
 pub use allocation::Allocation;
+pub use append_lock::AppendLockWait;
 pub use atomic::AtomicAccess;
 pub use cached::{Era, Named, Seen};
 pub use connection::Client;
@@ -74,4 +75,3 @@ pub use names::MANY;
 pub use options::{ClientOptions, own_identity};
 pub(crate) use rpc::Interrupter;
 pub use stages::Stage;
-pub use turn::TurnWait;

@@ -165,16 +165,16 @@ mod tests {
             let mut full = [false; 4];
             // The last of them has looked long ago.
             assert!(rooms[3].look(disk, 1));
-            for turn in 0.. {
-                let room = &rooms[turn % 4];
+            for round in 0.. {
+                let room = &rooms[round % 4];
                 // Almost all of a large disk is filled by others.
-                if turn == 8 {
+                if round == 8 {
                     disk.free = disk.free.min(64 * MIB);
                 }
-                let len = [4096, 65_536, 300_000][turn % 3].min(disk.free);
+                let len = [4096, 65_536, 300_000][round % 3].min(disk.free);
                 match room.is_in_budget(len) || room.look(disk, len) {
                     true => disk.free -= len,
-                    false => full[turn % 4] = true,
+                    false => full[round % 4] = true,
                 }
                 if full == [true; 4] {
                     break;

@@ -221,14 +221,14 @@ impl Change<'_> {
         self.node_reply(found)
     }
 
-    /// As [`Change::extend`], for a client that has the turn to append. A client without it states turn 0.
+    /// As [`Change::extend`], for a client that has the append lock. A client without it states lock 0.
     pub(super) fn end_append(
         &mut self,
         object: ObjectId,
-        turn: u64,
+        append_lock: u64,
         written: &Written<'_>,
     ) -> Outcome<ReplyBody> {
-        if turn == 0 {
+        if append_lock == 0 {
             return plain(Errno::OVERTAKEN);
         }
         match self.writable_file(object)?.record.body {

@@ -120,7 +120,7 @@ impl Query<'_> {
                 self.node(found, readable)
             }),
             Operation::GetNode { object, content } => self.get_node(*object, *content),
-            // A client that waits for a turn to append gets the file's end with the turn.
+            // A client that waits for the append lock gets the file's end with the lock.
             Operation::BeginAppend { object } => {
                 let found = self.writable_file(*object);
                 found.and_then(|found| self.node(found, false))

@@ -68,15 +68,15 @@ impl Loop {
                 regions,
                 memory,
                 inline,
-                turn,
+                append_lock,
             } => {
-                self.admit_turn(object, turn)?;
+                self.admit_append_lock(object, append_lock)?;
                 let write = WriteId::new(client, number);
                 let origin = Origin { write, repeated };
                 self.start_write(
                     requester,
                     (object, at_least),
-                    (origin, turn),
+                    (origin, append_lock),
                     regions,
                     (memory, inline),
                 )

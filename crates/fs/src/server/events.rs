@@ -16,7 +16,7 @@ use causeway_wire::fs::{
 use causeway_wire::home::Enrollment;
 
 use super::access::Access;
-use super::append_turns::{Appends, set_turns_aside};
+use super::append_state::{Appends, set_append_locks_aside};
 use super::audit::{Audit, LineLimit};
 use super::background::Background;
 use super::beside::{Deliver, Finished, Wakeups};
@@ -32,10 +32,10 @@ use super::open_programs::{Programs, WATCHES_OPENS};
 use super::piece_io::PieceResult;
 use super::pointers::{PointerConnection, Pointers};
 use super::purpose::Purpose;
+use super::seen_append_locks::SeenAppendLocks;
 use super::staging::Staging;
 use super::stop::StopHandle;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
-use super::turns_seen::TurnsSeen;
 use super::{identity, orphans, reclaim, register, revoker};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
@@ -99,7 +99,7 @@ pub(super) struct Loop {
     pub(super) pointers: Pointers<PointerConnection>,
     pub(super) programs: Programs,
     pub(super) leases: LeaseState,
-    pub(super) turns_seen: TurnsSeen,
+    pub(super) seen_append_locks: SeenAppendLocks,
     // Threads beside the loop stop before the metadata, and all before the directory is released.
     beside: Vec<Background>,
     pub(super) metadata: Option<Metadata>,
@@ -202,7 +202,7 @@ impl Loop {
             sender,
             waker: bmi.waker(),
         };
-        let (mut metadata, mut beside, mut first_turn) = (None, Vec::new(), 0);
+        let (mut metadata, mut beside, mut first_append_lock) = (None, Vec::new(), 0);
         let access = Access::new(
             configuration,
             entry.metadata.then_some(entry.directory.as_path()),
@@ -210,8 +210,10 @@ impl Loop {
         if entry.metadata {
             let (opened, threads) = open_metadata(configuration, &home, &access, mailbox.clone())?;
             (metadata, beside) = (Some(opened), threads);
-            first_turn = set_turns_aside(&home.metadata(), first_number(SystemTime::now()))
-                .map_err(|error| format!("no numbers of turns can be set aside: {error}"))?;
+            first_append_lock =
+                set_append_locks_aside(&home.metadata(), first_number(SystemTime::now())).map_err(
+                    |error| format!("no numbers of append locks can be set aside: {error}"),
+                )?;
         }
         let leases = LeaseState::new(
             entry.metadata.then(|| home.metadata()).as_deref(),
@@ -256,12 +258,12 @@ impl Loop {
             cleaning: false,
             written: 0,
             read: 0,
-            appends: Appends::new(first_turn, configuration.timeout / 2),
+            appends: Appends::new(first_append_lock, configuration.timeout / 2),
             locks: LockState::default(),
             pointers: Pointers::default(),
             programs: Programs::default(),
             leases,
-            turns_seen: TurnsSeen::default(),
+            seen_append_locks: SeenAppendLocks::default(),
             beside,
             metadata,
             home,
@@ -306,7 +308,7 @@ impl Loop {
             self.go_on_with_changes();
             self.apply_metadata_batch();
             self.notify_holders();
-            self.take_overdue_turns();
+            self.revoke_overdue_append_locks();
             self.go_on_with_locks();
             self.notify_lock_clients();
             self.abandon_ended();
@@ -333,7 +335,7 @@ impl Loop {
         }
         let client_check = (self.busy() > 0).then_some(self.client_check_at);
         let due = client_check.into_iter().chain(stop_by);
-        let due = due.chain(self.next_overdue_turn());
+        let due = due.chain(self.next_append_lock_due());
         let due = due.chain(self.next_lease_end()).min();
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
         let left = |deadline: Instant| deadline.saturating_duration_since(self.round_at);
@@ -635,12 +637,21 @@ impl Loop {
             Operation::EndCapabilities { .. } => self.end_capabilities(&request).map(Some),
             Operation::BeginAppend { object } => self.begin_append(to, object, request),
             Operation::EndAppend { .. } => self.end_append(to, request),
-            Operation::CancelAppend { object, turn } => {
-                Ok(Some(self.cancel_append(object, turn, request.client)))
-            }
-            Operation::CheckTurn { object, turn, end } => {
-                self.check_turn(object, turn, request.client, end).map(Some)
-            }
+            Operation::CancelAppend {
+                object,
+                append_lock,
+            } => Ok(Some(self.cancel_append(
+                object,
+                append_lock,
+                request.client,
+            ))),
+            Operation::CheckAppendLock {
+                object,
+                append_lock,
+                end,
+            } => self
+                .check_append_lock(object, append_lock, request.client, end)
+                .map(Some),
             Operation::MovePointer { .. } => self.move_pointer(to, &request).map(Some),
             Operation::Lock { .. }
             | Operation::Unlock { .. }

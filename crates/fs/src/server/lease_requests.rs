@@ -278,7 +278,7 @@ impl Loop {
         for wait in made {
             // The client itself has lost no time.
             let client = wait.request.client;
-            self.appends.turns.keep_held(client, self.round_at);
+            self.appends.locks.renew_held(client, self.round_at);
             self.leases.made.insert(wait.ticket, wait.alters);
             metadata.take(wait.ticket, *wait.request);
         }
