@@ -349,7 +349,7 @@ impl Client {
         Ok(true)
     }
 
-    /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
+    /// Writes to the datafiles, then reports the new end to the metadata server: always,
     /// because another client may have truncated the file since this one saw its size. Returns `false` if another
     /// truncation has begun meanwhile, which `file` then shows: it may discard what was written, so the write must be
     /// repeated after it. An `append_lock` that is for an append is released thereby; with a lock, `false` also says that nothing was written because it must begin again.
@@ -386,7 +386,7 @@ impl Client {
         let modified = crate::clock::now();
         let version_before = known.map_or(0, |(version, _)| version);
         let from = start_of_last_run(list.regions);
-        let tell = match append_lock.filter(|append_lock| append_lock.appends) {
+        let report = match append_lock.filter(|append_lock| append_lock.appends) {
             None => Operation::Extend {
                 object,
                 end,
@@ -404,7 +404,7 @@ impl Client {
                 reached: reached.clone(),
             },
         };
-        file.update_node(self.mutate(tell).and_then(node)?)?;
+        file.update_node(self.mutate(report).and_then(node)?)?;
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {

@@ -68,14 +68,14 @@ impl Disk {
     }
 }
 
-/// Room for the data of a store.
+/// How many bytes a store may write before it looks at the disk again.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct SpaceBudget {
     /// Bytes that may be written before the disk is looked at again.
     budget: AtomicU64,
 }
 
-impl Room {
+impl SpaceBudget {
     /// Fails unless the disk has room for the bytes of these parts of the file, or they have room already.
     pub(super) fn admit(
         &self,
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn several_servers_that_fill_a_disk_leave_its_reserve() {
         for total in [16 * MIB, 96 * MIB, 1 << 30, 1 << 40] {
-            let rooms: [Room; 4] = Default::default();
+            let rooms: [SpaceBudget; 4] = Default::default();
             let mut disk = Disk { total, free: total };
             let mut full = [false; 4];
             // The last of them has looked long ago.

@@ -25,7 +25,7 @@ impl Loop {
         match self
             .appends
             .locks
-            .wait(object, (client, to.from), waiting, self.round_at)
+            .wait(object, (client, to.from), waiting, self.loop_time)
         {
             Ok(given_up) => {
                 if let Some(other) = given_up.filter(|other| *other != object) {
@@ -106,7 +106,7 @@ impl Loop {
         if !self
             .appends
             .locks
-            .renew(object, append_lock, client, self.round_at)
+            .renew(object, append_lock, client, self.loop_time)
         {
             return Err(failure(
                 Errno::OVERTAKEN,
@@ -138,16 +138,16 @@ impl Loop {
             .appends
             .locks
             .next_due()
-            .is_none_or(|due| due > self.round_at)
+            .is_none_or(|due| due > self.loop_time)
         {
             return;
         }
         // Clients whose changes wait for leases make progress as soon as they can.
         for wait in self.leases.waits.iter() {
             let client = wait.request.client;
-            self.appends.locks.renew_held(client, self.round_at);
+            self.appends.locks.renew_held(client, self.loop_time);
         }
-        for (object, append_lock) in self.appends.locks.overdue(self.round_at) {
+        for (object, append_lock) in self.appends.locks.overdue(self.loop_time) {
             tracing::warn!(
                 object = object.0,
                 append_lock,
@@ -169,10 +169,10 @@ impl Loop {
 
     fn have_clients_retry(&mut self) {
         let due = self.appends.locks.next_timeout();
-        if due.is_none_or(|due| due > self.round_at) {
+        if due.is_none_or(|due| due > self.loop_time) {
             return;
         }
-        for Waiting { to, request } in self.appends.locks.take_timed_out(self.round_at) {
+        for Waiting { to, request } in self.appends.locks.take_timed_out(self.loop_time) {
             let object = match request.operation {
                 Operation::BeginAppend { object } => object.0,
                 _ => 0,
@@ -217,7 +217,7 @@ impl Loop {
     /// Grants the lock to the first waiting client that is still connected.
     fn grant_append_lock(&mut self, object: ObjectId) {
         while let Some((append_lock, Waiting { to, request })) =
-            self.appends.locks.grant_next(object, self.round_at)
+            self.appends.locks.grant_next(object, self.loop_time)
         {
             let result = match self.bmi.identity(to.from) {
                 Some(_) => self.append_lock_reply(append_lock, &request),

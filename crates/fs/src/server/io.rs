@@ -417,12 +417,12 @@ impl Loop {
 
     /// Takes a job out of its entry to work on it.
     pub(super) fn take_job(&mut self, ticket: Ticket) -> Option<Box<Job>> {
-        let round_at = self.round_at;
+        let loop_time = self.loop_time;
         let entry = self.entry(ticket)?;
         if !matches!(entry.state, EntryState::Moving(_)) {
             return None;
         }
-        entry.moved = round_at;
+        entry.last_progress = loop_time;
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
             EntryState::Moving(job) => Some(job),
             _ => None,
@@ -512,7 +512,7 @@ impl Loop {
             len,
             staged: None,
             moving: false,
-            since: self.round_at,
+            since: self.loop_time,
         };
         match (&mut job.memory, buffer) {
             (MemorySide::Local(stream), _) => flight.piece.memory = stream.take(len),
