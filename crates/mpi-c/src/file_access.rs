@@ -19,7 +19,8 @@ type Elements = (*const c_void, i64, Handle);
 /// MPI's contract for a buffer that is read, or of one that is written if the file is read.
 unsafe fn transfer(fh: Handle, (buf, count, datatype): Elements, what: What) -> Result<Known> {
     // SAFETY: the caller's promise.
-    let buffer = with(|_, rest| unsafe { rest.owned_buffer(buf, count, datatype, !what.writes) });
+    let buffer =
+        with(|_, handles| unsafe { handles.owned_buffer(buf, count, datatype, !what.writes) });
     access(&mut Surface, fh, what, &buffer)
 }
 
@@ -54,7 +55,8 @@ unsafe fn nonblocking(
 /// As [`transfer`].
 unsafe fn begin(fh: Handle, (buf, count, datatype): Elements, what: What) -> Result<()> {
     // SAFETY: the caller's promise.
-    let buffer = with(|_, rest| unsafe { rest.owned_buffer(buf, count, datatype, !what.writes) });
+    let buffer =
+        with(|_, handles| unsafe { handles.owned_buffer(buf, count, datatype, !what.writes) });
     begin_split(&mut Surface, fh, what.writes, what.place, buffer)
 }
 

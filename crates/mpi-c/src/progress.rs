@@ -1,7 +1,7 @@
 //! A thread that makes progress while the program's threads compute, if the user switches it on (`CAUSEWAY_MPI_PROGRESS=thread`).
 //!
 //! It serves operations that are in progress when a call returns, such as requests. As long as there are any, and no thread of
-//! the program waits, it waits for messages as a thread of the program would, one of several that take turns. It sleeps while a
+//! the program waits, it waits for messages as a thread of the program would, one of several that the library's lock serializes. It sleeps while a
 //! thread of the program waits, which makes progress itself, and while no operation is in progress; the next call that leaves one
 //! wakes it.
 
@@ -34,7 +34,7 @@ pub(crate) fn is_wanted() -> Result<bool> {
     }
 }
 
-/// Starts the thread. The process is connected with the others, and its threads take turns.
+/// Starts the thread. The process is connected with the others, and the library's lock serializes its calls.
 pub(crate) fn start() -> Result<()> {
     IS_ON.store(true, Relaxed);
     let started = thread::spawn_without_signals("mpi-progress", run);

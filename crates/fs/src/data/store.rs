@@ -25,7 +25,7 @@ use super::history::{History, Origin};
 use super::paths::{self, Directory};
 use super::pieces::{Abandoned, Piece, Scratch};
 use super::replaced::Replaced;
-use super::room::{Disk, Room};
+use super::room::{Disk, SpaceBudget};
 use super::types::Settings;
 use crate::failed_syncs::FailureCount;
 use crate::files::{create_new, if_found, make_directories, open_or_create, sync_directory};
@@ -93,7 +93,7 @@ impl Store {
             incarnation: AtomicU64::new(0),
             failed_syncs: FailureCount::open(directory)?,
             history: History::open(directory, settings.owner, settings.boot)?,
-            room: Room::default(),
+            room: SpaceBudget::default(),
             dirty: Mutex::default(),
         };
         Ok(Self {
@@ -331,7 +331,7 @@ impl Store {
         }
     }
 
-    /// Truncates a datafile, unless a truncation with this or a later `version` was done before. Of what
+    /// Truncates a datafile to at most `size`, unless a truncation with this or a later `version` was done before. Of what
     /// is kept, `at_least` bytes must be there. A datafile that does not exist is made, to remember the version;
     /// one that is damaged or another one's is moved aside for it if nothing is to be kept.
     pub fn truncate(&self, object: ObjectId, size: u64, version: u64, at_least: u64) -> Result<()> {

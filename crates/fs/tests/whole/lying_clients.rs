@@ -1,4 +1,4 @@
-//! Clients that lie in requests that need no capability: leases, turns, locks and shared pointers.
+//! Clients that lie in requests that need no capability: leases, append locks, file locks and shared pointers.
 
 use causeway_wire::fs::{
     Errno, Lock, LockFamily, LockRange, ObjectId, Operation, PointerStep, ReplyBody, Request,
