@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Parked, Waker};
-use causeway_sys::critical_section::{self, BROKEN, Called, Entry, FREE, Next, PARENTS, Wait};
+use causeway_sys::critical_section::{
+    self, BROKEN, Called, CriticalSection, FREE, Next, PARENTS, Wait,
+};
 
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::instance::{Instance, duration_us};
@@ -41,7 +43,7 @@ struct Slot {
     /// The handle of the instance in this slot; 0 if there is none.
     live: AtomicUsize,
     /// Which thread may be inside.
-    entry: Entry,
+    entry: CriticalSection,
     /// Touched by the thread that is inside; null while `live` is 0.
     instance: UnsafeCell<*mut Instance>,
     /// How many instances the slot has held.
@@ -62,7 +64,7 @@ const _: () = may_move_between_threads::<Instance>();
 static TABLE: [Slot; SLOTS] = [const {
     Slot {
         live: AtomicUsize::new(0),
-        entry: Entry::new(),
+        entry: CriticalSection::new(),
         instance: UnsafeCell::new(std::ptr::null_mut()),
         generation: AtomicUsize::new(0),
         waking: AtomicU32::new(0),
@@ -371,11 +373,11 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
 
 /// Ends a wait in the instance, or the next one. Takes no lock, so that a signal handler may call it.
 pub(crate) fn wake(handle: *mut Handle) -> c_int {
-    interrupt_wait(handle, Entry::request_wake)
+    interrupt_wait(handle, CriticalSection::request_wake)
 }
 
 /// Ends the wait of the thread that is inside, or the next one, after a note for it.
-fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
+fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&CriticalSection)) -> c_int {
     let slot = slot(handle);
     slot.waking.fetch_add(1, SeqCst);
     let is_here = !handle.is_null() && slot.live.load(SeqCst) == handle.addr();

@@ -24,7 +24,7 @@ use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::critical_section::{self, Entry, Next, PARENTS, Wait};
+use causeway_sys::critical_section::{self, CriticalSection, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::functions::{call_handler, call_operation};
@@ -104,7 +104,7 @@ pub(crate) static STAGE: Stage = Stage {
 struct Instance {
     library: UnsafeCell<Option<Library>>,
     /// Lets in one thread at a time, unless the program serializes its calls.
-    entry: Entry,
+    entry: CriticalSection,
     /// The program serializes its calls: it runs at a lower level than `MPI_THREAD_MULTIPLE`.
     is_serial: AtomicBool,
     /// Whether a call of such a program is inside.
@@ -119,7 +119,7 @@ unsafe impl Sync for Instance {}
 
 static INSTANCE: Instance = Instance {
     library: UnsafeCell::new(None),
-    entry: Entry::new(),
+    entry: CriticalSection::new(),
     is_serial: AtomicBool::new(false),
     is_entered: AtomicBool::new(false),
     waker: OnceLock::new(),

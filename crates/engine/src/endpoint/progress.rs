@@ -324,7 +324,7 @@ impl<M: Matcher> Endpoint<M> {
                 }
                 Decision::Yield => return Awake::Yield,
                 Decision::Park => {
-                    let has_moved = self.methods.have_moved();
+                    let has_moved = self.methods.take_moved();
                     *decision = self.policy.before_parking(has_moved, self.methods.now());
                     if *decision == Decision::Park {
                         return Awake::Park;

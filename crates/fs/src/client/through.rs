@@ -12,7 +12,7 @@
 
 use causeway_bmi::Memory;
 use causeway_sys::choice::{Choice, Sample};
-use causeway_sys::prices::Prices;
+use causeway_sys::copy_costs::CopyCosts;
 
 /// Bytes of the buffer. Longer reads use it several times.
 pub(super) const BUFFER_BYTES: u64 = 4 << 20;
@@ -37,8 +37,8 @@ pub(super) struct Through {
 
 impl Default for Through {
     fn default() -> Self {
-        let first = match Prices::of_this_machine() {
-            Some(prices) if prices.attach_byte < FETCHED * prices.copy_byte => 1 - THROUGH,
+        let first = match CopyCosts::of_this_machine() {
+            Some(costs) if costs.attach_byte < FETCHED * costs.copy_byte => 1 - THROUGH,
             _ => THROUGH,
         };
         Self {

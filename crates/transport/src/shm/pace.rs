@@ -20,8 +20,10 @@ const LOOKS: u8 = 2;
 const FEW: usize = 8;
 /// If this many packets were found, fewer polls are skipped the next time.
 const MANY: usize = 16;
-/// Polls that skip the ring: at first, at least and at most.
-const POLLS: (u8, u8, u8) = (16, 4, 32);
+/// Polls that skip the ring after a look: at first, at least, and at most.
+const FIRST_SKIP: u8 = 16;
+const MIN_SKIP: u8 = 4;
+const MAX_SKIP: u8 = 32;
 /// Looks without a pause after a pause has ended with a single packet.
 const WITHOUT: u8 = 64;
 
@@ -96,7 +98,7 @@ impl Pace {
                 ..Self::default()
             };
         } else if packets >= MANY {
-            self.polls = if self.polls > POLLS.1 {
+            self.polls = if self.polls > MIN_SKIP {
                 self.polls / 2
             } else {
                 0
@@ -106,8 +108,8 @@ impl Pace {
             self.looks = (self.looks + 1).min(LOOKS);
             if self.looks == LOOKS {
                 self.polls = match self.polls {
-                    0 => POLLS.0,
-                    polls => (2 * polls).min(POLLS.2),
+                    0 => FIRST_SKIP,
+                    polls => (2 * polls).min(MAX_SKIP),
                 };
             }
         }

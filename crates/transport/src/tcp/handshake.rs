@@ -85,7 +85,7 @@ pub struct HandshakeConfig {
     pub encrypt: bool,
     /// Without a key: which process the other side is to ask its kernel about. With a key: a number that was drawn for this handshake
     /// alone, so that messages recorded from another handshake are invalid ([`nonce`]).
-    pub holder: Holder,
+    pub holder_or_nonce: Holder,
     /// See [`has_fast_aes`].
     pub fast_aes: bool,
     /// How many connections with one peer this side supports.
@@ -234,7 +234,7 @@ impl Handshake {
                 false => Auth::SameUser,
             },
             encrypt: config.encrypt && is_keyed,
-            holder: config.holder,
+            holder: config.holder_or_nonce,
             fast_aes: config.fast_aes,
             nodes,
             connections: config.connections.clamp(1, MAX_CONNECTIONS),
@@ -556,16 +556,16 @@ impl Handshake {
         mut noise: Box<snow::HandshakeState>,
         payload: &[u8],
     ) -> Result<Option<Agreed>, PeerError> {
-        let mut said = [0; MAX_STEP_PAYLOAD];
-        let Ok(len) = noise.read_message(payload, &mut said) else {
+        let mut plain = [0; MAX_STEP_PAYLOAD];
+        let Ok(len) = noise.read_message(payload, &mut plain) else {
             return Err(self.wrong_key());
         };
         let mut user = None;
         if self.role == Role::Responder {
             if self.format >= USERS_FROM {
-                let mut said = Reader::new(said.get(..len).unwrap_or_default());
-                user = read_user(&mut said).map_err(malformed)?;
-                said.finish().map_err(malformed)?;
+                let mut reader = Reader::new(plain.get(..len).unwrap_or_default());
+                user = read_user(&mut reader).map_err(malformed)?;
+                reader.finish().map_err(malformed)?;
             }
             self.write_noise(&mut noise)?;
         }
