@@ -600,13 +600,9 @@ impl<M: Matcher> Endpoint<M> {
         Ok(self.methods.get(method).allocate(len)?)
     }
 
-    /// Lets the process at `addr` read or write `memory` until [`Endpoint::unexport`]. If there is no connection to it, one is begun;
-    /// the call does not wait for its greeting.
-    ///
-    /// # Errors
-    /// [`NoPeer`](causeway_transport::Error::NoPeer) if the connection cannot be begun, or this side has agreed that the peer closes it.
-    /// [`Error::ReadOnly`] if the peer is to write into memory that is for reading only. Further those of
-    /// [`Method::grant`](causeway_transport::Method::grant).
+    /// Lets the process at `addr` read or write `memory` until [`Endpoint::unexport`]. Begins a connection if there is none, whose greeting it does not
+    /// await. Errors: [`NoPeer`](causeway_transport::Error::NoPeer) if it cannot be begun, or this side has agreed that the peer closes it;
+    /// [`Error::ReadOnly`] if the peer may write into memory for reading only; those of [`Method::grant`](causeway_transport::Method::grant).
     pub fn export(
         &mut self,
         addr: Addr,

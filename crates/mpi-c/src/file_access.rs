@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use causeway_mpi::error::Result;
-use causeway_mpi::io::access::{Place, What, access, begin_split};
+use causeway_mpi::io::access::{FilePosition, IoAccess, access, begin_split};
 use causeway_mpi::io::file::{SplitKind, SplitPlace};
 use causeway_mpi::process::Active;
 use causeway_mpi::status::Status as Known;
@@ -17,7 +17,7 @@ type Elements = (*const c_void, i64, Handle);
 
 /// # Safety
 /// MPI's contract for a buffer that is read, or of one that is written if the file is read.
-unsafe fn transfer(fh: Handle, (buf, count, datatype): Elements, what: What) -> Result<Known> {
+unsafe fn transfer(fh: Handle, (buf, count, datatype): Elements, what: IoAccess) -> Result<Known> {
     // SAFETY: the caller's promise.
     let buffer =
         with(|_, handles| unsafe { handles.owned_buffer(buf, count, datatype, !what.writes) });
@@ -26,7 +26,12 @@ unsafe fn transfer(fh: Handle, (buf, count, datatype): Elements, what: What) -> 
 
 /// # Safety
 /// As [`transfer`]; the status is null or valid for writes.
-unsafe fn blocking(fh: Handle, elements: Elements, what: What, status: *mut Status) -> Result<()> {
+unsafe fn blocking(
+    fh: Handle,
+    elements: Elements,
+    what: IoAccess,
+    status: *mut Status,
+) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { write_status(status, transfer(fh, elements, what)?) };
     Ok(())
@@ -39,7 +44,7 @@ unsafe fn blocking(fh: Handle, elements: Elements, what: What, status: *mut Stat
 unsafe fn nonblocking(
     fh: Handle,
     elements: Elements,
-    what: What,
+    what: IoAccess,
     request: *mut Handle,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
@@ -53,7 +58,7 @@ unsafe fn nonblocking(
 
 /// # Safety
 /// As [`transfer`].
-unsafe fn begin(fh: Handle, (buf, count, datatype): Elements, what: What) -> Result<()> {
+unsafe fn begin(fh: Handle, (buf, count, datatype): Elements, what: IoAccess) -> Result<()> {
     // SAFETY: the caller's promise.
     let buffer =
         with(|_, handles| unsafe { handles.owned_buffer(buf, count, datatype, !what.writes) });
@@ -73,7 +78,7 @@ macro_rules! accesses {
             datatype: Handle,
             $($last: $ty,)?
         ) -> Result<()> {
-            let what = What { writes: $writes, place: $place, together: $together };
+            let what = IoAccess { writes: $writes, place: $place, together: $together };
             // SAFETY: the caller keeps MPI's contract.
             unsafe { $how(fh, (buf.cast(), count, datatype), what $(, $last)?) }
         }
@@ -81,34 +86,34 @@ macro_rules! accesses {
 }
 
 accesses! {
-    file_read_at(offset; *mut c_void; status: *mut Status) = blocking, false, Place::At(offset), false;
-    file_write_at(offset; *const c_void; status: *mut Status) = blocking, true, Place::At(offset), false;
-    file_read_at_all(offset; *mut c_void; status: *mut Status) = blocking, false, Place::At(offset), true;
-    file_write_at_all(offset; *const c_void; status: *mut Status) = blocking, true, Place::At(offset), true;
-    file_iread_at(offset; *mut c_void; request: *mut Handle) = nonblocking, false, Place::At(offset), false;
-    file_iwrite_at(offset; *const c_void; request: *mut Handle) = nonblocking, true, Place::At(offset), false;
-    file_iread_at_all(offset; *mut c_void; request: *mut Handle) = nonblocking, false, Place::At(offset), false;
-    file_iwrite_at_all(offset; *const c_void; request: *mut Handle) = nonblocking, true, Place::At(offset), false;
-    file_read_at_all_begin(offset; *mut c_void) = begin, false, Place::At(offset), true;
-    file_write_at_all_begin(offset; *const c_void) = begin, true, Place::At(offset), true;
-    file_read(; *mut c_void; status: *mut Status) = blocking, false, Place::Pointer, false;
-    file_write(; *const c_void; status: *mut Status) = blocking, true, Place::Pointer, false;
-    file_read_all(; *mut c_void; status: *mut Status) = blocking, false, Place::Pointer, true;
-    file_write_all(; *const c_void; status: *mut Status) = blocking, true, Place::Pointer, true;
-    file_iread(; *mut c_void; request: *mut Handle) = nonblocking, false, Place::Pointer, false;
-    file_iwrite(; *const c_void; request: *mut Handle) = nonblocking, true, Place::Pointer, false;
-    file_iread_all(; *mut c_void; request: *mut Handle) = nonblocking, false, Place::Pointer, false;
-    file_iwrite_all(; *const c_void; request: *mut Handle) = nonblocking, true, Place::Pointer, false;
-    file_read_all_begin(; *mut c_void) = begin, false, Place::Pointer, true;
-    file_write_all_begin(; *const c_void) = begin, true, Place::Pointer, true;
-    file_read_shared(; *mut c_void; status: *mut Status) = blocking, false, Place::Shared, false;
-    file_write_shared(; *const c_void; status: *mut Status) = blocking, true, Place::Shared, false;
-    file_iread_shared(; *mut c_void; request: *mut Handle) = nonblocking, false, Place::Shared, false;
-    file_iwrite_shared(; *const c_void; request: *mut Handle) = nonblocking, true, Place::Shared, false;
-    file_read_ordered(; *mut c_void; status: *mut Status) = blocking, false, Place::Ordered, true;
-    file_write_ordered(; *const c_void; status: *mut Status) = blocking, true, Place::Ordered, true;
-    file_read_ordered_begin(; *mut c_void) = begin, false, Place::Ordered, true;
-    file_write_ordered_begin(; *const c_void) = begin, true, Place::Ordered, true;
+    file_read_at(offset; *mut c_void; status: *mut Status) = blocking, false, FilePosition::At(offset), false;
+    file_write_at(offset; *const c_void; status: *mut Status) = blocking, true, FilePosition::At(offset), false;
+    file_read_at_all(offset; *mut c_void; status: *mut Status) = blocking, false, FilePosition::At(offset), true;
+    file_write_at_all(offset; *const c_void; status: *mut Status) = blocking, true, FilePosition::At(offset), true;
+    file_iread_at(offset; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::At(offset), false;
+    file_iwrite_at(offset; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::At(offset), false;
+    file_iread_at_all(offset; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::At(offset), false;
+    file_iwrite_at_all(offset; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::At(offset), false;
+    file_read_at_all_begin(offset; *mut c_void) = begin, false, FilePosition::At(offset), true;
+    file_write_at_all_begin(offset; *const c_void) = begin, true, FilePosition::At(offset), true;
+    file_read(; *mut c_void; status: *mut Status) = blocking, false, FilePosition::Pointer, false;
+    file_write(; *const c_void; status: *mut Status) = blocking, true, FilePosition::Pointer, false;
+    file_read_all(; *mut c_void; status: *mut Status) = blocking, false, FilePosition::Pointer, true;
+    file_write_all(; *const c_void; status: *mut Status) = blocking, true, FilePosition::Pointer, true;
+    file_iread(; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::Pointer, false;
+    file_iwrite(; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::Pointer, false;
+    file_iread_all(; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::Pointer, false;
+    file_iwrite_all(; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::Pointer, false;
+    file_read_all_begin(; *mut c_void) = begin, false, FilePosition::Pointer, true;
+    file_write_all_begin(; *const c_void) = begin, true, FilePosition::Pointer, true;
+    file_read_shared(; *mut c_void; status: *mut Status) = blocking, false, FilePosition::Shared, false;
+    file_write_shared(; *const c_void; status: *mut Status) = blocking, true, FilePosition::Shared, false;
+    file_iread_shared(; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::Shared, false;
+    file_iwrite_shared(; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::Shared, false;
+    file_read_ordered(; *mut c_void; status: *mut Status) = blocking, false, FilePosition::Ordered, true;
+    file_write_ordered(; *const c_void; status: *mut Status) = blocking, true, FilePosition::Ordered, true;
+    file_read_ordered_begin(; *mut c_void) = begin, false, FilePosition::Ordered, true;
+    file_write_ordered_begin(; *const c_void) = begin, true, FilePosition::Ordered, true;
 }
 
 macro_rules! ends {

@@ -263,7 +263,7 @@ pub(crate) unsafe fn recv(
         let (process, handles) = inside.parts()?;
         let received = match handles.contiguous_buffer(buf, count, datatype, true) {
             Some(memory) => process.receive_alone(&memory, route, !status.is_null()),
-            None => Received::Unusual,
+            None => Received::NeedsGeneralPath,
         };
         let done = match received {
             Received::Done(done) => {
@@ -274,7 +274,7 @@ pub(crate) unsafe fn recv(
                 drop(inside);
                 complete(active)
             }
-            Received::Unusual => {
+            Received::NeedsGeneralPath => {
                 let looked = recv_general(inside, (buf, count, datatype), route);
                 looked.and_then(|(found, active)| match found {
                     Waited::Done(status) => Ok(status),

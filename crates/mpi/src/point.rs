@@ -46,7 +46,7 @@ const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
 #[derive(Debug)]
 pub enum Received {
     /// No receive has been posted, and no message taken.
-    Unusual,
+    NeedsGeneralPath,
     /// The message has been received.
     Done(Result<Status>),
     /// The receive must be waited for like others: it has failed, or may fail.
@@ -97,15 +97,15 @@ impl Process {
     #[inline(always)]
     pub fn receive_alone(&mut self, into: &Memory, route: Route, wanted: bool) -> Received {
         if self.has_threads || !self.is_quiet() {
-            return Received::Unusual;
+            return Received::NeedsGeneralPath;
         }
         let Some(pattern) = self.usual_pattern(route) else {
-            return Received::Unusual;
+            return Received::NeedsGeneralPath;
         };
         let from_any = route.rank == abi::ANY_SOURCE;
         // A receive from any source fails once a process of the communicator is lost, which the general path checks.
         if from_any && self.endpoint.losses() != 0 {
-            return Received::Unusual;
+            return Received::NeedsGeneralPath;
         }
         let takes = match from_any {
             true => Takes::OneInTurn,
@@ -123,7 +123,7 @@ impl Process {
                 let state = State::Receive { op, from_any };
                 Received::Waits(Active::new(state, route.communicator))
             }
-            DirectReceive::Unusual => Received::Unusual,
+            DirectReceive::Unusual => Received::NeedsGeneralPath,
         }
     }
 }

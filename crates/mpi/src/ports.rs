@@ -118,7 +118,7 @@ pub(crate) struct Call {
 /// The wait of a process for a message from a process of another program.
 #[derive(Debug)]
 pub(crate) struct PortWait {
-    pub(crate) what: What,
+    pub(crate) what: PortMessage,
     /// The communicator of the processes that wait for it with this one.
     pub(crate) group: usize,
     /// The message that is being received.
@@ -129,7 +129,7 @@ pub(crate) struct PortWait {
 
 /// The message that a process waits for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum What {
+pub(crate) enum PortMessage {
     /// The next call at this port.
     Call(u32),
     /// The reply of this process under this tag.
@@ -185,7 +185,7 @@ impl Ports {
         self.open.contains(&number)
             || self.calls.contains_key(&number)
             || self.waits.contains_key(&number)
-            || waits.any(|wait| matches!(wait.what, What::Reply(tag, _) if tag == number))
+            || waits.any(|wait| matches!(wait.what, PortMessage::Reply(tag, _) if tag == number))
     }
 }
 
@@ -218,7 +218,7 @@ mod tests {
         };
         let mut ports = Ports::default();
         assert_eq!((ports.open(), ports.draw()), (1, 2));
-        ports.waits.insert(2, wait(What::Call(1)));
+        ports.waits.insert(2, wait(PortMessage::Call(1)));
         ports.last = LARGEST_NUMBER - 1;
         let drawn = [(); 3].map(|()| ports.draw());
         assert_eq!(drawn, [LARGEST_NUMBER, 3, 4]);

@@ -19,6 +19,7 @@ pub mod blocks;
 pub mod choice;
 pub mod combine;
 pub mod copy_costs;
+mod crc32c;
 pub mod critical_section;
 pub mod datagram;
 mod diag;

@@ -72,7 +72,10 @@ pub trait LockMemory {
     fn wake(&self);
 }
 
-/// A thread that was woken this often in vain requests that the lock be handed over.
+/// A thread that was woken this often in vain requests that the lock be handed over. (An EPYC of the fourth generation. With 1, four threads on one
+/// processor make 2.0 instead of 4.7 million calls a second, since each call then switches threads, and the slowest thread makes a seventh of the
+/// calls of the fastest instead of four fifths. With 16 they are as many; of two threads, far, the slower one makes 0.69 to 0.86 of the calls of the
+/// other one instead of 0.97 to 1.00.)
 const IN_VAIN: u32 = 4;
 
 fn is_handed(state: u64) -> bool {

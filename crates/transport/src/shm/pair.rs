@@ -16,7 +16,7 @@ use causeway_wire::formats::Formats;
 use causeway_wire::node::Certificate;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
-    Challenge, FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record,
+    Challenge, FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, ProcessInfo, Record,
     RefuseReason, SLOT_BYTES, SlotKind, WAKE_RECORD, doorbell as bell_format, mismatch_of,
 };
 
@@ -414,7 +414,7 @@ impl Pair {
         socket: &RecordSocket,
         formats: Formats,
         flags: u8,
-        process: Process,
+        process: ProcessInfo,
         bell: OwnedFd,
     ) -> Result<(), PeerError> {
         let mapping = Mapping::new(&bell, bell_format::BYTES)
@@ -524,11 +524,11 @@ impl Pair {
                 }
                 Ok(())
             }
-            (Record::Forgot { object }, Stage::Up) => {
+            (Record::ObjectUnmapped { object }, Stage::Up) => {
                 self.objects.forgotten(object);
                 Ok(())
             }
-            (Record::Retired { object }, Stage::Up) => {
+            (Record::ObjectFreed { object }, Stage::Up) => {
                 self.objects.retired(object);
                 Ok(())
             }
@@ -595,7 +595,7 @@ impl Pair {
     fn notify_forgotten(&self, object: u64) {
         if let Some(socket) = &self.socket {
             // If it cannot be sent, only this object is not mapped again.
-            let _ = socket.send(&Record::Forgot { object }.to_bytes(), &[]);
+            let _ = socket.send(&Record::ObjectUnmapped { object }.to_bytes(), &[]);
         }
     }
 
@@ -623,7 +623,7 @@ impl Pair {
             && let Some(socket) = &self.socket
         {
             // If it cannot be sent, the peer keeps a mapping until its cache overflows.
-            let _ = socket.send(&Record::Retired { object }.to_bytes(), &[]);
+            let _ = socket.send(&Record::ObjectFreed { object }.to_bytes(), &[]);
         }
     }
 
@@ -711,7 +711,7 @@ impl Drop for Pair {
 }
 
 /// Pins the process at the other end of `socket`, and tests whether its memory can be read.
-fn probe(socket: &RecordSocket, process: Process) -> Attach {
+fn probe(socket: &RecordSocket, process: ProcessInfo) -> Attach {
     let pid = socket.peer().map_or(0, |credentials| credentials.pid);
     if pid <= 0 {
         return Attach::Refused(

@@ -351,8 +351,8 @@ impl Reply {
     /// Encodes the reply in this format, with what is granted if it is a success and as far as the
     /// format has it.
     pub fn to_bytes_with(&self, granted: &Granted, format: u8) -> Vec<u8> {
-        let mut earlier =
-            (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
+        let mut earlier = (format < NODES && self.lowest_format() >= NODES)
+            .then(|| self.for_formats_before_nodes());
         if format < ACLS && self.has_acl() {
             earlier.get_or_insert_with(|| self.clone()).hide_acl();
         }
@@ -481,7 +481,7 @@ impl Reply {
     }
 
     /// The object as it is described to clients of formats before [`NODES`].
-    fn for_earlier(&self) -> Self {
+    fn for_formats_before_nodes(&self) -> Self {
         let mut reply = self.clone();
         match &mut reply.result {
             Ok(ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. }) => {
