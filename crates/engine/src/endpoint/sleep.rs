@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use smallvec::SmallVec;
 
 use causeway_sys::fork::Owner;
 use causeway_transport::{Park, Parking, WakeFlag};
@@ -24,6 +25,12 @@ use causeway_transport::{Park, Parking, WakeFlag};
 use super::methods::Methods;
 use super::yielding::Yielding;
 use crate::clock::Clock;
+
+/// An instance rarely has more methods than this; lists of their descriptors are on the stack then.
+const FEW: usize = 7;
+
+/// Which descriptors are readable, in the order of [`Methods::pollables`].
+type Readable = SmallVec<[bool; FEW]>;
 
 /// What has ended a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,8 +87,8 @@ impl WakeState {
         descriptors: impl Iterator<Item = BorrowedFd<'a>>,
         now: Instant,
         until: Option<Instant>,
-    ) -> Option<Vec<bool>> {
-        let mut fds = Vec::with_capacity(self.parkers.len() + 1);
+    ) -> Option<Readable> {
+        let mut fds = SmallVec::<[PollFd<'_>; FEW + 1]>::new();
         fds.push(PollFd::new(&self.event, PollFlags::IN));
         fds.extend(descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // A limit that the kernel cannot express counts as none.
@@ -210,7 +217,7 @@ impl Sleeper {
         let on = match on {
             SleepOn::Method(index, sleep) => Waitable::Method(index, sleep),
             SleepOn::Descriptors => {
-                let mut descriptors = Vec::with_capacity(self.copies.len());
+                let mut descriptors = SmallVec::new();
                 for (slot, copy) in methods.slots.iter().zip(&mut self.copies) {
                     if !slot.is_polled() {
                         continue;
@@ -229,7 +236,7 @@ impl Sleeper {
             clock: methods.clock.clone(),
             on,
             until,
-            readable: Vec::new(),
+            readable: Readable::new(),
         })
     }
 
@@ -274,14 +281,14 @@ pub(crate) struct Sleep {
     on: Waitable,
     until: Option<Instant>,
     /// Which of the descriptors have ended it.
-    readable: Vec<bool>,
+    readable: Readable,
 }
 
 /// What the sleep waits on: [`SleepOn`], with copies of the descriptors.
 #[derive(Debug)]
 enum Waitable {
     Method(usize, u64),
-    Descriptors(Vec<Arc<OwnedFd>>),
+    Descriptors(SmallVec<[Arc<OwnedFd>; FEW]>),
 }
 
 impl Sleep {

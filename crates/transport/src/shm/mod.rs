@@ -168,6 +168,8 @@ pub struct Shm {
     by_address: HashMap<Address, Peer>,
     /// Rings that are polled, by peer index.
     polled: Vec<u32>,
+    /// Rings that stop being polled, empty between calls: its memory is kept, so that sleeps allocate nothing.
+    stopping: Vec<u32>,
     /// How many packets were taken, one in each poll, from the first ring in `polled` since it
     /// became the first.
     taken_in_turn: usize,
@@ -249,6 +251,7 @@ impl Shm {
             peers: Peers::default(),
             by_address: HashMap::new(),
             polled: Vec::new(),
+            stopping: Vec::new(),
             taken_in_turn: 0,
             busy: VecDeque::new(),
             watched: Vec::new(),

@@ -427,7 +427,7 @@ impl Shm {
     fn stop_polling_quiet(&mut self) {
         let (polls, peers) = (self.polls, &mut self.peers);
         let quiet = |pair: &Pair| polls - pair.last_active > QUIET_POLLS;
-        let mut stopping = Vec::new();
+        let stopping = &mut self.stopping;
         self.polled.retain(|&index| {
             let Some(pair) = peers.at(index).and_then(|entry| entry.pair()) else {
                 return false;
@@ -437,14 +437,15 @@ impl Shm {
             }
             !quiet(pair)
         });
-        if !stopping.is_empty() {
-            self.stop_polling(stopping);
+        if !self.stopping.is_empty() {
+            self.stop_polling();
         }
     }
 
     /// Stops polling the rings in `stopping`, which are no longer in the list of polled ones; those
     /// that got a packet in the last moment return to it. Returns whether there were any.
-    fn stop_polling(&mut self, stopping: Vec<u32>) -> bool {
+    fn stop_polling(&mut self) -> bool {
+        let mut stopping = std::mem::take(&mut self.stopping);
         let mut news = false;
         for &index in &stopping {
             if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
@@ -467,7 +468,7 @@ impl Shm {
             }
         };
         let before = self.polled.len();
-        for index in stopping {
+        for index in stopping.drain(..) {
             if let Some(pair) = self.peers.at(index).and_then(|entry| entry.pair()) {
                 let will_ring = passed || pair.notification || !pair.is_asymmetric();
                 if will_ring {
@@ -483,6 +484,7 @@ impl Shm {
                 }
             }
         }
+        self.stopping = stopping;
         self.polled.len() > before
     }
 
@@ -508,8 +510,8 @@ impl Shm {
         let sleep = doorbell::sleep(self.sleeps, on);
         doorbell::arm(&self.bell, sleep);
         self.want_rings(true);
-        let stopping = std::mem::take(&mut self.polled);
-        let ready = self.stop_polling(stopping);
+        std::mem::swap(&mut self.polled, &mut self.stopping);
+        let ready = self.stop_polling();
         // Ringing a peer may have read from the socket the event that would have ended the sleep.
         let met = self.has_news_of_pending();
         self.check_helpers();
