@@ -383,7 +383,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Asks for a send back: it completes with [`OpError::Cancelled`], and is not received, if the receiver has found no receive for it;
     /// otherwise as if this had not been called. Unlike a cancelled one, a send that has been announced completes only when the receiver
-    /// has made progress. Peers that set_formats an earlier format have it cancelled.
+    /// has made progress. Peers that speak an earlier format have it cancelled.
     pub fn recall(&mut self, op: OpId) {
         if self.check_process().is_err() {
             return;

@@ -339,11 +339,12 @@ impl<M: Matcher> Shared<M> {
 
     /// Has every waiting transfer tried once: something has changed.
     pub(crate) fn retry_transfers(&mut self) {
-        if self.fetches.lacks_transfer {
-            self.retry_fetches();
-        }
         if self.transfers.retry() {
             self.work.push_back(Work::Transfers);
+        }
+        // Afterwards: transfers that wait come before those of messages that are yet to be fetched.
+        if self.fetches.lacks_transfer {
+            self.retry_fetches();
         }
     }
 

@@ -1,6 +1,6 @@
 //! How a conversation begins.
 //!
-//! Both sides state the formats that they set_formats. In format 1, and for a caller that does not listen
+//! Both sides state the formats that they speak. In format 1, and for a caller that does not listen
 //! itself, that is all. A caller that listens may be called by the other side at the same time, and
 //! each pair is to have one connection and one order of messages. From format 2 on, such a caller
 //! therefore states which instance it is, waits for the consent of the other side, and is not bound

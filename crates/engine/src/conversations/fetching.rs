@@ -31,7 +31,7 @@ impl<M: Matcher> Conversations<M> {
         self.forget_waiting();
         let Self { peers, shared } = self;
         shared.fetches.queued = false;
-        shared.fetches.lacks_transfer = false;
+        let lacked_transfer = std::mem::take(&mut shared.fetches.lacks_transfer);
         // The peer that waits for room comes first. Those that have begun a fetch are tried again after all others.
         let waiting = shared.fetches.waits;
         let count = shared.fetches.ring.len();
@@ -43,6 +43,8 @@ impl<M: Matcher> Conversations<M> {
         {
             let is_enough = refused >= MOST_REFUSED || shared.fetches.are_others_kept_out();
             if is_enough && key.is_none() {
+                // Those that were not tried may still lack one.
+                shared.fetches.lacks_transfer |= lacked_transfer;
                 break;
             }
             let Some(key) = key.or_else(|| shared.fetches.ring.pop_front()) else {

@@ -96,7 +96,11 @@ impl<M: Matcher> Endpoint<M> {
         let before = self.methods.read_clock();
         self.observe(before);
         self.methods.drop_freed();
-        self.conversations.expire(before);
+        if self.conversations.may_expire(before) {
+            // The tick may have found what the caller waits for.
+            self.tick(before);
+            return None;
+        }
         if self.conversations.has_work() {
             return None;
         }

@@ -411,7 +411,10 @@ impl<M: Matcher> Endpoint<M> {
     fn park(&mut self, now: Instant, until: Option<Instant>) -> Woken {
         self.observe(now);
         self.methods.drop_freed();
-        self.conversations.expire(now);
+        if self.conversations.may_expire(now) {
+            self.tick(now);
+            return self.sleeper.take_call();
+        }
         if self.conversations.has_work() {
             return self.sleeper.take_call();
         }

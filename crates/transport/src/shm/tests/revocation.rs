@@ -245,7 +245,7 @@ fn a_dead_peer_is_not_waited_for() {
     assert_eq!(memory.sharers(), 1);
 }
 
-/// An instance that ends waits for all copy_wait_timed_out peers at once, not for one after the other: the memory of all
+/// An instance that ends waits for all stuck peers at once, not for one after the other: the memory of all
 /// is kept.
 #[test]
 fn stuck_peers_of_a_dropped_instance_are_given_up_together() {
