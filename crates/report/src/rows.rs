@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::plots::Point;
 use crate::table::Table;
 
 /// One measured figure, as in every benchmark's JSON.
@@ -31,6 +32,16 @@ pub struct Row {
 }
 
 impl Row {
+    /// The figure at a place on a plot's horizontal axis, with the range of the runs.
+    pub fn point_at(&self, x: f64) -> Point {
+        Point {
+            x,
+            y: self.median,
+            min: self.min,
+            max: self.max,
+        }
+    }
+
     /// Makes a row from the values of several runs; `None` without any.
     pub fn new(
         case: impl Into<String>,
