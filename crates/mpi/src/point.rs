@@ -5,7 +5,7 @@ use causeway_engine::{Memory, Takes};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
-use crate::buffering::{Buffers, NO_OWNER, Owner};
+use crate::buffering::{Buffers, NO_OWNER, OPTIONAL, Owner};
 use crate::communicator::{Peer, check_tag};
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
@@ -262,7 +262,7 @@ impl Process {
         match posted {
             Posted::Pending(op) => {
                 let bytes = match buffer {
-                    NO_OWNER => 0,
+                    NO_OWNER | OPTIONAL => 0,
                     _ => with_overhead(memory.iter().map(Memory::len).sum()),
                 };
                 self.buffers.started(op, buffer, bytes);

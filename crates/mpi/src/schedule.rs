@@ -13,7 +13,7 @@ use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 use causeway_transport::slab::Slab;
 
 use crate::abi;
-use crate::buffering::NO_OWNER;
+use crate::buffering::{NO_OWNER, OPTIONAL};
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -166,6 +166,23 @@ fn among(communicator: &Communicator, tag: u32) -> Among {
     }
 }
 
+impl Communicator {
+    /// Takes the tag of the next operation.
+    #[inline]
+    pub(crate) fn take_tag(&mut self) -> u32 {
+        let tag = self.collectives;
+        self.collectives = (tag + 1) % FIRST_KEPT;
+        tag
+    }
+
+    /// Takes the tag of the next persistent operation.
+    fn take_kept_tag(&mut self) -> u32 {
+        let tag = self.kept_collectives;
+        self.kept_collectives = (tag + 1) % FIRST_KEPT;
+        FIRST_KEPT | tag
+    }
+}
+
 impl Process {
     /// Starts an operation on its communicator.
     pub fn begin(&mut self, steps: Steps) -> Result<Active> {
@@ -179,17 +196,15 @@ impl Process {
     /// All processes of a communicator, for one operation that all of them begin.
     pub(crate) fn among_all(&mut self, communicator: usize) -> Result<Among> {
         let communicator = self.communicator_mut(communicator)?;
-        let tag = communicator.collectives;
-        communicator.collectives = (tag + 1) % FIRST_KEPT;
+        let tag = communicator.take_tag();
         Ok(among(communicator, tag))
     }
 
     /// Keeps steps that are started again and again ([`Process::start_again`]). Returns their place.
     pub(crate) fn keep_steps(&mut self, steps: Steps) -> Result<u32> {
         let communicator = self.communicator_mut(steps.communicator)?;
-        let tag = communicator.kept_collectives;
-        communicator.kept_collectives = (tag + 1) % FIRST_KEPT;
-        let among = among(communicator, FIRST_KEPT | tag);
+        let tag = communicator.take_kept_tag();
+        let among = among(communicator, tag);
         self.add_steps(steps, among, true)
     }
 
@@ -272,27 +287,61 @@ impl Process {
         let Some(schedule) = self.schedules.get(at) else {
             return;
         };
-        let peers = schedule.peers.clone();
-        let word = |peer: &Peer| {
-            let failures = schedule.channel.failures();
-            MpiPattern::word(peer.context + failures, schedule.tag)
-        };
-        let notified: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
+        let (peers, of) = (schedule.peers.clone(), (schedule.channel, schedule.tag));
         // The engine's address does not show which rank it was.
         let error = match (error, self.lost_among(&peers)) {
             (OpError::Peer { .. }, Some(lost)) => lost,
             (error, _) => Error::from(error),
         };
-        // What has failed: the others return it, too.
-        let class = Memory::from_vec(error.code().to_le_bytes().to_vec());
+        let class = error.code();
         self.end_with(at, error);
+        self.notify_failure(&peers, of, class);
+    }
+
+    /// Notifies the other processes of a communicator that this one does not begin a collective operation, because of this error, unless it is the error of an operation
+    /// that was begun: they may wait for it. Returns the error.
+    #[cold]
+    pub fn refuse_collective(&mut self, communicator: usize, error: Error) -> Error {
+        if error.communicator().is_some() {
+            return error;
+        }
+        let Ok(found) = self.communicator_mut(communicator) else {
+            return error;
+        };
+        let of = (Channel::Collectives, found.take_tag());
+        let peers = Arc::clone(&found.everyone);
+        self.notify_failure(&peers, of, error.code());
+        error.on(communicator)
+    }
+
+    /// Likewise for a persistent operation: those of the others fail when they are started.
+    #[cold]
+    pub fn refuse_persistent(&mut self, communicator: usize, error: Error) -> Error {
+        let Ok(found) = self.communicator_mut(communicator) else {
+            return error;
+        };
+        let of = (Channel::Collectives, found.take_kept_tag());
+        let peers = Arc::clone(&found.everyone);
+        self.notify_failure(&peers, of, error.code());
+        error.on(communicator)
+    }
+
+    /// Notifies processes that this one has given up an operation of theirs, and with an error of which class: they return it, too.
+    pub(crate) fn notify_failure(
+        &mut self,
+        peers: &[Peer],
+        (channel, tag): (Channel, u32),
+        class: i32,
+    ) {
+        let class = Memory::from_vec(class.to_le_bytes().to_vec());
         let own = self.peers[self.rank as usize].addr;
-        for (to, word) in notified {
-            let is_lost = self.endpoint.loss(to).is_some();
-            if to != own && !is_lost {
+        for peer in peers {
+            let is_lost = self.endpoint.loss(peer.addr).is_some();
+            if peer.addr != own && !is_lost {
+                let word = MpiPattern::word(peer.context + channel.failures(), tag);
                 // A process that cannot be notified will notice that the connection is lost.
                 let class = std::slice::from_ref(&class);
-                let _ = self.post_unattended(to, class, word, NO_OWNER);
+                let _ = self.post_unattended(peer.addr, class, word, OPTIONAL);
             }
         }
     }
@@ -320,7 +369,7 @@ impl Process {
             source: None,
             tag: Some(schedule.tag),
         };
-        let peers = schedule.peers.clone();
+        let (peers, communicator) = (schedule.peers.clone(), schedule.communicator);
         let Some((taken, envelope)) = self.endpoint.take_message(pattern) else {
             return Ok(());
         };
@@ -339,7 +388,9 @@ impl Process {
             class => class,
         };
         let rank = peers.iter().position(|peer| peer.number == envelope.peer);
-        let error = self.lost_among(&peers).unwrap_or_else(|| {
+        let known = self.lost_among(&peers);
+        let known = known.or_else(|| self.leave_failed_area(communicator));
+        let error = known.unwrap_or_else(|| {
             let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
             let why = match class {
                 abi::ERR_PROC_ABORTED => "since it has lost another".to_owned(),
@@ -456,6 +507,7 @@ impl Process {
     /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program must be called. Of several
     /// sends and receives, any may fail; so a wait for one operation alone is used only if the schedule has a single one.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
+        let mut has_waited = None;
         loop {
             if let Some(call) = self.take_call() {
                 return Ok(Some(call));
@@ -475,8 +527,17 @@ impl Process {
                 [first, ..] => {
                     let first = *first;
                     self.advance_schedules();
+                    if self.schedules.pending(at).first() != Some(&first) {
+                        continue;
+                    }
+                    let mut idle = BEFORE_LOOKING;
+                    if has_waited == Some(first) {
+                        self.look_for_failure(at)?;
+                        idle = FOR_EVER;
+                    }
+                    has_waited = Some(first);
                     if self.schedules.pending(at).first() == Some(&first) {
-                        self.endpoint.wait_for_news(news, FOR_EVER);
+                        self.endpoint.wait_for_news(news, idle);
                     }
                 }
             }

@@ -230,6 +230,11 @@ fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
 }
 
 #[test]
+fn lengths_that_differ_between_ranks_are_errors_of_operations_in_shared_memory() {
+    succeeds("lengths");
+}
+
+#[test]
 fn random_sequences_of_collective_operations() {
     let program = compile("sequences");
     for (processes, environment) in [

@@ -280,6 +280,7 @@ fn files_are_opened_together_with_processes_of_format_2() {
     }
     run(3, "2-3");
     run(3, "1-4");
+    run(3, "1-5");
 }
 
 #[test]

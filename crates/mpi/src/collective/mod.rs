@@ -22,7 +22,7 @@
 mod blocks;
 mod comparing;
 mod inter;
-mod moving;
+pub(crate) mod moving;
 mod neighbours;
 mod operands;
 mod place;

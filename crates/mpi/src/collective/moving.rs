@@ -13,10 +13,11 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::steps::Steps;
 
-fn check_root(root: i32, place: Place) -> Result<u32> {
-    let valid = u32::try_from(root).ok().filter(|root| *root < place.size);
+/// The root of an operation in a group of so many.
+pub(crate) fn check_root(root: i32, size: u32) -> Result<u32> {
+    let valid = u32::try_from(root).ok().filter(|root| *root < size);
     valid.ok_or_else(|| {
-        let text = format!("the root {root} in a communicator of {}", place.size);
+        let text = format!("the root {root} in a communicator of {size}");
         Error::new(abi::ERR_ROOT, text)
     })
 }
@@ -30,6 +31,22 @@ fn check_not_in_place(from: Option<&Blocks>) -> Result<()> {
             "MPI_IN_PLACE is not allowed over inter-communicators",
         )),
     }
+}
+
+/// Copies the block that a process sends to itself, which has to be as long as the one that it receives.
+fn copy_own(steps: &mut Steps, from: &Memory, into: &Memory) -> Result<()> {
+    check_equal(from.len(), into.len())?;
+    steps.copy(from, into);
+    Ok(())
+}
+
+/// Fails unless a process sends itself as many bytes as it receives.
+pub(crate) fn check_equal(sent: usize, received: usize) -> Result<()> {
+    if sent == received {
+        return Ok(());
+    }
+    let text = format!("{sent} bytes are sent where {received} are received");
+    Err(Error::new(abi::ERR_TRUNCATE, text))
 }
 
 /// The two sides of an operation, as steps use them.
@@ -65,7 +82,7 @@ impl Process {
             return Ok(steps);
         }
         let place = sites.local;
-        let root = check_root(root, place)?;
+        let root = check_root(root, place.size)?;
         steps.described.bytes = buffer.bytes()?;
         let memory = match place.rank == root {
             true => steps.packed(buffer)?,
@@ -110,12 +127,12 @@ impl Process {
             return Ok(steps);
         }
         let place = sites.local;
-        let root = check_root(root, place)?;
+        let root = check_root(root, place.size)?;
         if place.rank == root {
             for (rank, into) in sides.into.iter().enumerate() {
                 match (rank as u32 == root, sides.from.first()) {
                     (false, _) => steps.receive(rank as u32, into.clone()),
-                    (true, Some(from)) => steps.copy(from, into),
+                    (true, Some(from)) => copy_own(&mut steps, from, into)?,
                     (true, None) => {}
                 }
             }
@@ -144,12 +161,12 @@ impl Process {
             return Ok(steps);
         }
         let place = sites.local;
-        let root = check_root(root, place)?;
+        let root = check_root(root, place.size)?;
         if place.rank == root {
             for (rank, from) in sides.from.iter().enumerate() {
                 match (rank as u32 == root, sides.into.first()) {
                     (false, _) => steps.send(rank as u32, from.clone()),
-                    (true, Some(into)) => steps.copy(from, into),
+                    (true, Some(into)) => copy_own(&mut steps, from, into)?,
                     (true, None) => {}
                 }
             }
@@ -190,7 +207,7 @@ impl Process {
         let first = sides.from.first().unwrap_or(&sides.into[own]);
         ring(&mut steps, place, &sides.into, first);
         if let Some(from) = sides.from.first() {
-            steps.copy(from, &sides.into[own]);
+            copy_own(&mut steps, from, &sides.into[own])?;
         }
         Ok(steps)
     }
@@ -227,7 +244,8 @@ impl Process {
             let to = (rank + distance) % size;
             steps.send(to, sides.from[to as usize].clone());
         }
-        steps.copy(&sides.from[rank as usize], &sides.into[rank as usize]);
+        let own = rank as usize;
+        copy_own(&mut steps, &sides.from[own], &sides.into[own])?;
         Ok(steps)
     }
 }

@@ -21,6 +21,7 @@ fn in_area(
         match caller.with(&start)? {
             Started::Done => return Ok(true),
             Started::Active(active) => return caller.wait(active).map(|_| true),
+            Started::Agreeing(active) => return caller.wait(active).map(|_| false),
             Started::ByMessages => return Ok(false),
             Started::Make => node::make_area(caller, communicator)?,
         }

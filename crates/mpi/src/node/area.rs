@@ -1,15 +1,18 @@
 //! Memory that all processes of a communicator on one host have mapped for their collective operations.
 //!
 //! ```text
-//! sleepers, 8 bytes on a line of 64: one bit for each rank | the lost rank + 1, likewise
+//! sleepers, 8 bytes on a line of 64: one bit for each rank | a failure, 7 words, likewise
 //! what rank 0 sleeps for, 8 bytes on a line of 64 | that of rank 1 | …
 //! slots of rank 0: 8 of them | slots of rank 1 | …
-//! slot: the number of the phase that it belongs to, + 1, 8 bytes | up to 56 bytes of payload, or, from byte 64 on, up to 8192
+//! slot: the number of the phase that it belongs to, + 1, 8 bytes | the call, 8 bytes | up to 48 bytes of payload, or, from byte 64 on, up to 8192
 //! ```
 //!
 //! Operations are cut into *phases*, which all processes number alike. In a phase, a process fills its slot `phase mod 8` and publishes it by
 //! writing the phase's number; then it reads the slots of those whose data it needs. It publishes a phase only when it has read what it needs
 //! of the one before, and fills a slot only when all have published the phase behind the one that the slot was used for: by then all have read it.
+//!
+//! Beside the number of the phase, a process publishes its call ([`super::call`]). A process whose own call differs from that in a slot reads nothing of the slot, and
+//! reports it in the area ([`super::failure`]): the slots' data would not be what it takes them for, and others may number their next phases differently.
 //!
 //! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, checks the slots once more,
 //! and sleeps until it gets a notice. A process that has published a phase reads the bits before it waits itself, and sends a notice to each
@@ -17,10 +20,13 @@
 //! publisher sees the sleeper's bit. So the process that completes a phase wakes those that sleep for it, and no other process does.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use causeway_engine::Memory;
 use causeway_sys::sleepers;
+
+use super::call::Call;
+use super::failure::{self, Failure};
 
 const LINE: usize = 64;
 const WORD: usize = 8;
@@ -33,7 +39,14 @@ const SLOT: usize = LINE + CAPACITY;
 pub(crate) const MOST_RANKS: u32 = 64;
 
 const SLEEPERS: usize = 0;
-const LOST: usize = LINE;
+/// Where a failure is described; behind it, whether a process describes one, which processes have left, and the first operation that all do by messages.
+const FAILURE: usize = LINE;
+const FAILURE_CLAIMED: usize = FAILURE + failure::WORDS * WORD;
+const LEFT: usize = FAILURE_CLAIMED + WORD;
+const FIRST_BY_MESSAGES: usize = LEFT + WORD;
+const _: () = assert!(FIRST_BY_MESSAGES + WORD <= FAILURE + LINE);
+/// A bit of that operation's number: all processes have left, and it is final.
+const FINAL: u64 = 1 << 63;
 const WISHES: usize = 2 * LINE;
 /// What a process sleeps for: the phase in the low bits, and above them the rank + 1, or 0 for all.
 const PHASE_BITS: u32 = 56;
@@ -52,8 +65,11 @@ pub(crate) struct Area {
     memory: Memory,
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
-    /// The first phase that belongs to no operation yet.
+    /// The first phase that belongs to no operation yet, and the number of operations before it.
     next: AtomicU64,
+    operations: AtomicU64,
+    /// This process does no operation here any more.
+    has_left: AtomicBool,
     /// All processes have published the phases below this one.
     known: AtomicU64,
     /// This process has checked for sleepers since it last published.
@@ -78,6 +94,8 @@ impl Area {
             rank,
             ranks,
             next: AtomicU64::new(0),
+            operations: AtomicU64::new(0),
+            has_left: false.into(),
             known: AtomicU64::new(0),
             is_told: true.into(),
         }
@@ -96,18 +114,27 @@ impl Area {
         slots(self.ranks) + slot * SLOT
     }
 
-    /// Takes the numbers of so many phases for an operation. Returns the first.
+    /// Takes the numbers of so many phases for an operation. Returns the first, and the operation's number.
     #[inline]
-    pub(crate) fn take(&self, phases: u64) -> u64 {
+    pub(crate) fn take(&self, phases: u64) -> (u64, u64) {
         let first = self.next.load(Relaxed);
         self.next.store(first + phases, Relaxed);
-        first
+        (first, self.take_number())
+    }
+
+    /// Takes the number of an operation that is not begun.
+    #[inline]
+    pub(crate) fn take_number(&self) -> u64 {
+        let number = self.operations.load(Relaxed);
+        self.operations.store(number + 1, Relaxed);
+        number
     }
 
     /// Where in [`Area::memory`] the payload of a rank's slot lies, of so many bytes.
     #[inline]
     pub(crate) fn payload(&self, rank: u32, phase: u64, len: usize) -> usize {
-        let offset = if len <= LINE - WORD { WORD } else { LINE };
+        let beside = 2 * WORD;
+        let offset = if len <= LINE - beside { beside } else { LINE };
         self.slot(rank, phase) + offset
     }
 
@@ -146,10 +173,44 @@ impl Area {
         (phase + 1).checked_sub(DEPTH)
     }
 
-    /// Publishes this process's slot.
+    /// A rank among these, which have published a phase, whose call in it is another one.
     #[inline]
-    pub(crate) fn publish(&self, phase: u64) {
+    pub(crate) fn find_other_call(&self, of: SlotsOf, phase: u64, call: Call) -> Option<u32> {
+        let differs = |rank: u32| self.call(rank, phase) != call;
+        match of {
+            SlotsOf::None => None,
+            SlotsOf::Rank(rank) => Some(rank).filter(|rank| differs(*rank)),
+            SlotsOf::All => (0..self.ranks).find(|rank| differs(*rank)),
+        }
+    }
+
+    /// The call of a rank in a phase that it has published.
+    #[inline]
+    pub(crate) fn call(&self, rank: u32, phase: u64) -> Call {
+        let slot = self.slot(rank, phase);
+        Call::of_word(self.word(slot + WORD).load(Relaxed))
+    }
+
+    /// The ranks that may be doing the operation of this number by messages: those that have published it last.
+    #[cold]
+    pub(crate) fn by_messages(&self, number: u64) -> u64 {
+        let latest = |rank: u32| {
+            let phases = (0..DEPTH).map(|slot| self.word(self.slot(rank, slot)).load(SeqCst));
+            phases.max().unwrap_or(0).checked_sub(1)
+        };
+        let is_it = |rank: &u32| {
+            let call = latest(*rank).map(|phase| self.call(*rank, phase));
+            call.is_some_and(|call| call.is_by_messages(number))
+        };
+        let others = (0..self.ranks).filter(|rank| *rank != self.rank);
+        others.filter(is_it).fold(0, |bits, rank| bits | 1 << rank)
+    }
+
+    /// Publishes this process's slot, and its call.
+    #[inline]
+    pub(crate) fn publish(&self, phase: u64, call: Call) {
         let slot = self.slot(self.rank, phase);
+        self.word(slot + WORD).store(call.word(), Relaxed);
         self.word(slot).store(phase + 1, Release);
         self.is_told.store(false, Relaxed);
     }
@@ -204,24 +265,89 @@ impl Area {
         sleepers::withdraw(self.word(SLEEPERS), self.rank);
     }
 
-    /// Marks a rank lost, so that no operation in the area can go on. Returns the ranks that sleep.
+    /// Reports why no operation in the area can go on, unless another process has. Returns the ranks that sleep.
     #[cold]
-    pub(crate) fn give_up(&self, lost: u32) -> u64 {
-        // All processes report the rank whose loss was found first.
-        let _ = (self.word(LOST)).compare_exchange(0, u64::from(lost) + 1, SeqCst, SeqCst);
-        sleepers::take(self.word(SLEEPERS), u64::MAX) & !(1 << self.rank)
+    pub(crate) fn report(&self, failure: &Failure) -> u64 {
+        // All processes return the failure that was found first.
+        let claimed = self.word(FAILURE_CLAIMED);
+        if claimed.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
+            // A reader that sees the first word sees them all.
+            for (at, word) in failure.encode().iter().enumerate().rev() {
+                self.word(FAILURE + at * WORD).store(*word, SeqCst);
+            }
+        }
+        let sleepers = sleepers::take(self.word(SLEEPERS), u64::MAX) & !(1 << self.rank);
+        fence(SeqCst);
+        sleepers
     }
 
-    /// The rank that is lost, if one has found that.
+    /// Whether a process has reported a failure.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.word(FAILURE).load(SeqCst) != 0
+    }
+
+    /// The same after this process has published a phase: if not, a process that reports a failure from here on sees that phase.
     #[cold]
-    pub(crate) fn lost(&self) -> Option<u32> {
-        let lost = self.word(LOST).load(SeqCst);
-        lost.checked_sub(1).map(|rank| rank as u32)
+    pub(crate) fn has_failed_by_now(&self) -> bool {
+        fence(SeqCst);
+        self.has_failed()
+    }
+
+    /// The failure that a process has reported, if one has.
+    #[cold]
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        let word = |at: usize| self.word(FAILURE + at * WORD).load(SeqCst);
+        Failure::decode(std::array::from_fn(word))
+    }
+
+    /// Whether this process cannot do its next operation here, since the area has failed.
+    #[cold]
+    pub(crate) fn is_too_late(&self, failure: &Failure) -> bool {
+        let next = self.next.load(Relaxed);
+        self.has_left.load(Relaxed) || failure.phase().is_none_or(|failed| failed <= next)
+    }
+
+    /// This process does nothing here from the operation of this number on, which has failed. Returns false if the operation has not failed: all processes have left
+    /// before, and do it by messages, as they do those behind it.
+    #[cold]
+    pub(crate) fn leave(&self, number: u64) -> bool {
+        let first = self.word(FIRST_BY_MESSAGES);
+        let mut found = first.load(SeqCst);
+        loop {
+            if found & FINAL != 0 {
+                return number < found & !FINAL;
+            }
+            let later = found.max(number + 1);
+            match first.compare_exchange(found, later, SeqCst, SeqCst) {
+                Ok(_) => break,
+                Err(now) => found = now,
+            }
+        }
+        self.has_left.store(true, Relaxed);
+        let left = self.word(LEFT).fetch_or(1 << self.rank, SeqCst) | 1 << self.rank;
+        if left == u64::MAX >> (MOST_RANKS - self.ranks) {
+            first.fetch_or(FINAL, SeqCst);
+        }
+        true
+    }
+
+    /// The number of this process's present operation: the last one that it has begun.
+    #[cold]
+    pub(crate) fn present(&self) -> u64 {
+        self.operations.load(Relaxed).saturating_sub(1)
+    }
+
+    /// The number of this process's next operation.
+    #[cold]
+    pub(crate) fn next_number(&self) -> u64 {
+        self.operations.load(Relaxed)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::call::Function;
     use super::*;
 
     /// The same memory as several processes see it.
@@ -229,6 +355,10 @@ mod tests {
         let memory = Memory::zeroed(len(ranks));
         let view = |rank| Area::new(memory.clone(), rank, ranks);
         (0..ranks).map(view).collect()
+    }
+
+    fn call() -> Call {
+        Call::new(Function::Barrier, 0)
     }
 
     #[test]
@@ -239,8 +369,8 @@ mod tests {
             for phase in 0..DEPTH {
                 let start = area.slot(rank, phase);
                 assert!(start >= ends && start.is_multiple_of(LINE));
-                assert_eq!(area.payload(rank, phase, 56), start + 8);
-                assert_eq!(area.payload(rank, phase, 57), start + 64);
+                assert_eq!(area.payload(rank, phase, 48), start + 16);
+                assert_eq!(area.payload(rank, phase, 49), start + 64);
                 ends = start + 64 + CAPACITY;
             }
         }
@@ -251,12 +381,12 @@ mod tests {
     fn a_phase_is_complete_when_all_have_published_it() {
         let all = views(3);
         assert!(!all[0].is_published(SlotsOf::All, 0));
-        all[0].publish(0);
-        all[2].publish(0);
+        all[0].publish(0, call());
+        all[2].publish(0, call());
         assert!(!all[1].is_published(SlotsOf::All, 0));
         assert!(all[1].is_published(SlotsOf::Rank(2), 0));
         assert!(!all[1].is_published(SlotsOf::Rank(2), 1));
-        all[1].publish(0);
+        all[1].publish(0, call());
         assert!((0..3).all(|rank| all[rank].is_published(SlotsOf::All, 0)));
         assert!(!all[0].is_published(SlotsOf::All, DEPTH));
     }
@@ -264,32 +394,71 @@ mod tests {
     #[test]
     fn only_the_last_wakes_those_that_sleep() {
         let all = views(3);
-        all[0].publish(0);
+        all[0].publish(0, call());
         all[0].announce(SlotsOf::All, 0);
         assert_eq!(all[0].sleepers(), 0);
-        all[1].publish(0);
+        all[1].publish(0, call());
         assert_eq!(all[1].sleepers(), 0);
-        all[2].publish(0);
+        all[2].publish(0, call());
         assert_eq!(all[2].sleepers(), 1);
         assert_eq!(all[2].sleepers(), 0);
         all[0].announce(SlotsOf::Rank(1), 1);
-        all[2].publish(1);
+        all[2].publish(1, call());
         assert_eq!(all[2].sleepers(), 0);
-        all[1].publish(1);
+        all[1].publish(1, call());
         assert_eq!(all[1].sleepers(), 1);
         all[0].announce(SlotsOf::All, 1);
         all[0].withdraw();
-        all[0].publish(1);
+        all[0].publish(1, call());
         assert_eq!(all[0].sleepers(), 0);
     }
 
     #[test]
-    fn a_loss_wakes_all() {
+    fn another_call_is_found() {
+        let all = views(3);
+        let other = Call::new(Function::Bcast, 8);
+        for area in &all {
+            area.publish(0, if area.rank == 1 { other } else { call() });
+        }
+        assert_eq!(all[0].find_other_call(SlotsOf::All, 0, call()), Some(1));
+        assert_eq!(all[1].find_other_call(SlotsOf::All, 0, other), Some(0));
+        assert_eq!(all[2].find_other_call(SlotsOf::Rank(0), 0, call()), None);
+        assert_eq!(all[2].find_other_call(SlotsOf::None, 0, other), None);
+        let continued = all[0].find_other_call(SlotsOf::Rank(0), 0, call().continued());
+        assert_eq!(continued, Some(0));
+    }
+
+    #[test]
+    fn the_first_failure_is_that_of_all_and_wakes_all() {
         let all = views(3);
         all[0].announce(SlotsOf::All, 0);
-        assert_eq!(all[1].lost(), None);
-        assert_eq!(all[1].give_up(2), 1);
-        assert_eq!((all[0].lost(), all[0].give_up(1)), (Some(2), 0));
-        assert_eq!(all[0].lost(), Some(2));
+        assert_eq!((all[1].has_failed(), all[1].failure()), (false, None));
+        assert_eq!(all[1].report(&Failure::Lost(2)), 1);
+        assert_eq!(all[0].failure(), Some(Failure::Lost(2)));
+        assert_eq!(all[0].report(&Failure::Lost(1)), 0);
+        assert_eq!(all[0].failure(), Some(Failure::Lost(2)));
+        assert!(all[2].has_failed());
+    }
+    #[test]
+    fn all_leave_before_any_does_an_operation_by_messages() {
+        let all = views(3);
+        let failed = Failure::Differs {
+            calls: [(0, call()), (1, call())],
+            phase: 4,
+        };
+        all[0].report(&failed);
+        // Ranks have begun 3, 5 and 9 operations of one phase each.
+        for (area, begun) in all.iter().zip([3, 5, 9]) {
+            (0..begun).for_each(|number| assert_eq!(area.take(1), (number, number)));
+        }
+        let late = Vec::from_iter(all.iter().map(|area| area.is_too_late(&failed)));
+        assert_eq!(late, [false, true, true]);
+        assert!(all[0].leave(2) && all[0].is_too_late(&failed));
+        assert!(all[0].leave(3) && all[1].leave(4) && all[0].leave(4));
+        assert_eq!((all[2].present(), all[2].next_number()), (8, 9));
+        assert!(all[2].leave(8));
+        // The first operation that none has begun is that of number 9.
+        assert!(all[0].leave(5) && all[1].leave(8) && !all[0].leave(9));
+        assert!(!all[1].leave(9) && !all[2].leave(10));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use causeway_wire::contact::CALLS_IN_AREAS;
+
 use super::area::{self, Area, MOST_RANKS};
 use super::state::Node;
 use crate::caller::Caller;
@@ -17,7 +19,8 @@ const MOST_AREAS: usize = 32;
 
 /// State of a communicator's area.
 pub(crate) enum Found {
-    Area(Arc<Area>),
+    /// An area, and the tag of the operation, which is taken.
+    Area(Arc<Area>, u32),
     /// It is to be made now.
     Make,
     None,
@@ -30,7 +33,10 @@ impl Process {
         let checks = self.checks;
         let communicator = self.communicator_mut(communicator)?;
         match &mut communicator.node {
-            Node::Ready(area) => return Ok(Found::Area(Arc::clone(area))),
+            Node::Ready(area) => {
+                let area = Arc::clone(area);
+                return Ok(Found::Area(area, communicator.take_tag()));
+            }
             Node::Never => {}
             Node::Used(uses) => {
                 *uses += 1;
@@ -49,8 +55,14 @@ impl Process {
     /// Begins to make the area of a communicator.
     fn begin_area(&mut self, communicator: usize) -> Result<Sharing> {
         self.areas.retain(|area| area.strong_count() > 0);
-        let is_wanted = self.areas.len() < MOST_AREAS;
-        let size = self.communicator(communicator)?.size();
+        let group = self.communicator(communicator)?.group();
+        let knows = |member: &u32| {
+            let formats = self.process_table.formats(*member);
+            formats.is_some_and(|formats| formats.highest >= CALLS_IN_AREAS)
+        };
+        let all_know = group.members().iter().all(knows);
+        let is_wanted = all_know && self.areas.len() < MOST_AREAS;
+        let size = group.size();
         Ok(Sharing::new(communicator, area::len(size), is_wanted))
     }
 

@@ -7,6 +7,8 @@ use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 
 use super::area::{Area, CAPACITY, SlotsOf};
+use super::call::Call;
+use super::failure::Failure;
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 use crate::reduction::Kernel;
@@ -49,6 +51,18 @@ pub(crate) enum What {
         into: Memory,
         parts: Parts,
     },
+    /// Nothing is moved, as that is done by messages then: calls are compared with those of the processes whose data are awaited.
+    Agreement,
+}
+
+/// How far an operation has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Over,
+    /// It waits for other processes.
+    Waits,
+    /// This rank's call does not belong to it.
+    Differs(u32),
 }
 
 /// Where the parts of memory lie that belong to each rank.
@@ -93,9 +107,16 @@ impl Parts {
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) area: Arc<Area>,
+    pub(crate) call: Call,
+    /// The operation's tag, by which processes give it up. An agreement leaves the tag to the messages.
+    pub(crate) tag: Option<u32>,
     what: What,
+    /// Whose slots this process reads.
+    sources: SlotsOf,
+    /// Its number among the operations in the area.
+    pub(crate) number: u64,
     /// Its phases, and how many of them are over.
-    first: u64,
+    pub(crate) first: u64,
     phases: u64,
     at: u64,
     is_published: bool,
@@ -113,7 +134,11 @@ const LINE: usize = 64;
 impl Operation {
     /// An operation of which nothing was done yet. It takes its phases: all processes begin their operations in the same order.
     #[inline]
-    pub(crate) fn new(area: Arc<Area>, what: What, deliver: Option<(Memory, OwnedBuffer)>) -> Self {
+    pub(crate) fn new(
+        area: Arc<Area>,
+        call: Call,
+        (what, deliver): (What, Option<(Memory, OwnedBuffer)>),
+    ) -> Self {
         let ranks = area.ranks as usize;
         let whole = |len: usize, unit: usize| {
             let step = len.min(CAPACITY / unit * unit);
@@ -126,7 +151,7 @@ impl Operation {
             (len, step, step * ranks)
         };
         let (len, step, width) = match &what {
-            What::Barrier => (1, 1, 0),
+            What::Barrier | What::Agreement => (1, 1, 0),
             What::Broadcast { memory, .. } => whole(memory.len(), 1),
             What::Reduce { from, kernel, .. } | What::ReduceByShares { from, kernel, .. } => {
                 whole(from.len(), kernel.unit())
@@ -135,13 +160,19 @@ impl Operation {
             What::ReduceScatter { parts, kernel, .. } => in_parts(parts, kernel.unit()),
             What::Exchange { parts, .. } => in_parts(parts, LINE),
         };
-        let mut phases = len.div_ceil(step.max(1)) as u64;
+        // An operation without data has a phase, too, in which calls are compared.
+        let mut phases = len.div_ceil(step.max(1)).max(1) as u64;
         if let What::ReduceByShares { .. } = what {
             phases *= 2;
         }
+        let (first, number) = area.take(phases);
         Self {
-            first: area.take(phases),
+            number,
+            first,
+            sources: call.sources(area.rank),
             area,
+            call: call.numbered(number),
+            tag: None,
             what,
             phases,
             at: 0,
@@ -152,42 +183,52 @@ impl Operation {
         }
     }
 
-    /// Whose slots this process reads in the phase that comes next.
+    /// Advances as far as it can without waiting.
     #[inline]
-    fn sources(&self) -> SlotsOf {
-        match &self.what {
-            What::Broadcast { root, .. } if *root == self.area.rank => SlotsOf::None,
-            What::Broadcast { root, .. } => SlotsOf::Rank(*root),
-            What::Reduce { root, .. } if root.is_some_and(|root| root != self.area.rank) => {
-                SlotsOf::None
-            }
-            _ => SlotsOf::All,
-        }
-    }
-
-    /// Advances as far as it can without waiting. Returns whether it is over.
-    #[inline]
-    pub(crate) fn run(&mut self) -> bool {
+    pub(crate) fn run(&mut self) -> Progress {
         while self.at < self.phases {
             let phase = self.first + self.at;
+            let call = match self.at {
+                0 => self.call,
+                _ => self.call.continued(),
+            };
             if !self.is_published {
                 if let Some(before) = Area::before_filling(phase)
                     && !self.area.is_published(SlotsOf::All, before)
                 {
-                    return false;
+                    return Progress::Waits;
                 }
                 self.fill(phase);
-                self.area.publish(phase);
+                self.area.publish(phase, call);
                 self.is_published = true;
             }
-            if !self.area.is_published(self.sources(), phase) {
-                return false;
+            if !self.area.is_published(self.sources, phase) {
+                return Progress::Waits;
+            }
+            if let Some(rank) = self.area.find_other_call(self.sources, phase, call) {
+                return Progress::Differs(rank);
             }
             self.take(phase);
             self.is_published = false;
             self.at += 1;
         }
-        true
+        Progress::Over
+    }
+
+    /// Whether it is only the beginning of one by messages, and another process has reported a failure: that one would not know that this one waits for its messages.
+    #[inline]
+    pub(crate) fn comes_too_late(&self) -> bool {
+        matches!(self.what, What::Agreement) && self.area.has_failed_by_now()
+    }
+
+    /// The failure that another rank's call is another one.
+    #[cold]
+    pub(crate) fn failure(&self, other: u32) -> Failure {
+        let phase = self.first + self.at;
+        let own = (self.area.rank, self.area.call(self.area.rank, phase));
+        let mut calls = [own, (other, self.area.call(other, phase))];
+        calls.sort_by_key(|(rank, _)| *rank);
+        Failure::Differs { calls, phase }
     }
 
     /// The condition that it waits for.
@@ -195,7 +236,7 @@ impl Operation {
         let phase = self.first + self.at;
         match Area::before_filling(phase) {
             Some(before) if !self.is_published => (SlotsOf::All, before),
-            _ => (self.sources(), phase),
+            _ => (self.sources, phase),
         }
     }
 
@@ -272,7 +313,7 @@ impl Operation {
     fn fill(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier => {}
+            What::Barrier | What::Agreement => {}
             What::Broadcast { root, memory } => {
                 if *root == own {
                     self.put(phase, 0, memory, self.piece(memory.len()));
@@ -322,7 +363,7 @@ impl Operation {
     fn take(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier => {}
+            What::Barrier | What::Agreement => {}
             What::Broadcast { root, memory } => {
                 if *root != own {
                     self.get((*root, phase, 0), memory, self.piece(memory.len()));

@@ -7,8 +7,11 @@
 
 use causeway_engine::Awaited;
 
-use super::operation::Operation;
-use crate::abi;
+use super::area::Area;
+use super::failure::Failure;
+use super::operation::{Operation, Progress};
+use super::state::Node;
+use crate::communicator::{Channel, Peer};
 use crate::error::{Error, Result};
 use crate::process::{Active, Process, State, Waited};
 use crate::status::Status;
@@ -21,17 +24,26 @@ impl Process {
         communicator: usize,
         mut operation: Operation,
     ) -> Result<Option<Active>> {
-        if let Some(lost) = operation.area.lost() {
-            return Err(lost_rank(lost).on(communicator));
-        }
         let mut looks = None;
         loop {
-            if operation.run() {
-                if looks.is_some() {
-                    self.endpoint.came_at_once(Awaited::Step);
+            match operation.run() {
+                Progress::Over if operation.comes_too_late() => {
+                    return Err(self.fails(communicator, &operation));
                 }
-                self.wake_sleepers(communicator, &operation);
-                return operation.finish().map(|()| None);
+                Progress::Over => {
+                    if looks.is_some() {
+                        self.endpoint.came_at_once(Awaited::Step);
+                    }
+                    self.wake_sleepers(communicator, &operation);
+                    return operation
+                        .finish()
+                        .map(|()| None)
+                        .map_err(|error| error.on(communicator));
+                }
+                Progress::Waits => {}
+                Progress::Differs(rank) => {
+                    return Err(self.differs(communicator, &operation, rank));
+                }
             }
             let first = || self.endpoint.first_looks(Awaited::Step, self.has_threads);
             let left = looks.unwrap_or_else(first);
@@ -74,11 +86,12 @@ impl Process {
                 return Ok(None);
             };
             match operation.run() {
-                true => process.end_operation(communicator, operation).map(Some),
-                false => {
+                Progress::Over => process.end_operation(communicator, operation).map(Some),
+                Progress::Waits => {
                     process.wake_sleepers(communicator, operation);
                     Ok(None)
                 }
+                Progress::Differs(rank) => Err(process.differs(communicator, operation, rank)),
             }
         })?;
         if !matches!(waited, Waited::NotYet(_)) {
@@ -90,6 +103,9 @@ impl Process {
     }
 
     fn end_operation(&mut self, communicator: usize, operation: &mut Operation) -> Result<Status> {
+        if operation.comes_too_late() {
+            return Err(self.fails(communicator, operation));
+        }
         self.wake_sleepers(communicator, operation);
         operation.finish().map(|()| Status::empty())
     }
@@ -102,45 +118,111 @@ impl Process {
     ) -> Result<Option<Status>> {
         // Notices only end waits: nothing else has to be done for them.
         self.handle_notices();
-        if !operation.run() {
+        let mut progress = operation.run();
+        if progress == Progress::Waits {
             loop {
                 self.wake_sleepers(communicator, operation);
                 let awaited = operation.awaited();
                 operation.area.announce(awaited.0, awaited.1);
-                if operation.run() {
+                progress = operation.run();
+                if progress != Progress::Waits {
                     break;
                 }
                 if operation.awaited() == awaited {
-                    self.check_losses(communicator, operation)?;
+                    self.check_failures(communicator, operation)?;
                     return Ok(None);
                 }
             }
             operation.area.withdraw();
         }
-        self.end_operation(communicator, operation).map(Some)
-    }
-
-    /// Fails if a process is lost, and notifies the others.
-    fn check_losses(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
-        let area = &operation.area;
-        if let Some(lost) = area.lost() {
-            return Err(lost_rank(lost).on(communicator));
+        match progress {
+            Progress::Differs(rank) => Err(self.differs(communicator, operation, rank)),
+            _ => self.end_operation(communicator, operation).map(Some),
         }
-        let peers = self.communicator(communicator)?.peers.clone();
-        let Some(error) = self.lost_among(&peers) else {
-            return Ok(());
-        };
-        let lost = peers
-            .iter()
-            .position(|peer| self.endpoint.loss(peer.addr).is_some());
-        let sleepers = area.give_up(lost.unwrap_or(0) as u32);
-        self.wake_ranks(communicator, sleepers);
-        Err(error.on(communicator))
     }
-}
 
-#[cold]
-fn lost_rank(rank: u32) -> Error {
-    let text = format!("rank {rank} is lost, as a process of the communicator has found");
-    Error::new(abi::ERR_PROC_ABORTED, text)
+    /// Fails if a process is lost, or has given up an operation, and notifies the others.
+    fn check_failures(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
+        let area = &operation.area;
+        let (failure, known) = match area.failure() {
+            Some(failure) => (failure, None),
+            None => {
+                let peers = self.communicator(communicator)?.peers.clone();
+                let Some(error) = self.lost_among(&peers) else {
+                    return Ok(());
+                };
+                let is_lost = |peer: &Peer| self.endpoint.loss(peer.addr).is_some();
+                let lost = peers.iter().position(is_lost);
+                let lost = Failure::Lost(lost.unwrap_or(0) as u32);
+                (lost, Some(error.on(communicator)))
+            }
+        };
+        area.withdraw();
+        let error = self.give_up_operation(communicator, operation, &failure);
+        Err(known.unwrap_or(error))
+    }
+
+    /// The error of an operation in which another rank calls what does not belong to it.
+    #[cold]
+    fn differs(&mut self, communicator: usize, operation: &Operation, other: u32) -> Error {
+        let failure = operation.failure(other);
+        self.give_up_operation(communicator, operation, &failure)
+    }
+
+    /// The error of an operation that cannot be done, as another process has reported a failure.
+    #[cold]
+    fn fails(&mut self, communicator: usize, operation: &Operation) -> Error {
+        let failure = operation.area.failure();
+        let failure = failure.unwrap_or(Failure::Lost(operation.area.rank));
+        self.give_up_operation(communicator, operation, &failure)
+    }
+
+    fn give_up_operation(
+        &mut self,
+        communicator: usize,
+        operation: &Operation,
+        failure: &Failure,
+    ) -> Error {
+        let of = (operation.number, operation.first);
+        self.give_up_area(communicator, &operation.area, failure, of, operation.tag)
+    }
+
+    /// Reports a failure to all processes of an area, and gives up an operation there, given by its number and its first phase. Those that do it by messages are notified by
+    /// its tag. Returns its error.
+    #[cold]
+    pub(super) fn give_up_area(
+        &mut self,
+        communicator: usize,
+        area: &Area,
+        failure: &Failure,
+        (number, first): (u64, u64),
+        tag: Option<u32>,
+    ) -> Error {
+        let sleepers = area.report(failure);
+        self.wake_ranks(communicator, sleepers);
+        area.leave(number);
+        // All return what was found first.
+        let error = area.failure().unwrap_or(*failure).error(first);
+        let by_messages = area.by_messages(number);
+        if let Ok(found) = self.communicator_mut(communicator) {
+            let tag = tag.unwrap_or_else(|| found.take_tag());
+            let all = found.everyone.iter().enumerate();
+            let notified = all.filter(|(rank, _)| by_messages >> rank & 1 == 1);
+            let notified = Vec::from_iter(notified.map(|(_, peer)| *peer));
+            self.notify_failure(&notified, (Channel::Collectives, tag), error.code());
+        }
+        error.on(communicator)
+    }
+
+    /// The error of an operation by messages that another process has given up because of calls that do not belong together, if it is that. This process
+    /// gives it up, too.
+    #[cold]
+    pub(crate) fn leave_failed_area(&mut self, communicator: usize) -> Option<Error> {
+        let Node::Ready(area) = &self.communicator(communicator).ok()?.node else {
+            return None;
+        };
+        let failure = area.failure().filter(|failure| failure.phase().is_some())?;
+        area.leave(area.present());
+        Some(failure.error(0))
+    }
 }
