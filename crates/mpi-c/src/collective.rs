@@ -157,6 +157,10 @@ macro_rules! later_forms {
                 let steps = $steps($($name),*)
                     .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), error))?;
                 let handle = $crate::library::with(|process, _| {
+                    let comm = $crate::collective::last!($($name),*);
+                    process
+                        .check_room_for_request()
+                        .map_err(|error| process.refuse_collective(comm, error))?;
                     let active = process.begin(steps.called($icalled))?;
                     process.keep(active)
                 })?;
@@ -171,7 +175,14 @@ macro_rules! later_forms {
                 let steps = $steps($($name),*)
                     .map_err(|error| $crate::collective::refused_persistent($crate::collective::last!($($name),*), error))?;
                 let name = concat!($called, "_init");
-                request.write($crate::library::with(|process, _| process.plan_steps(steps.called(name)))?);
+                let comm = $crate::collective::last!($($name),*);
+                let handle = $crate::library::with(|process, _| {
+                    process
+                        .check_room_for_request()
+                        .map_err(|error| process.refuse_persistent(comm, error))?;
+                    process.plan_steps(steps.called(name))
+                })?;
+                request.write(handle);
             }
             Ok(())
         }

@@ -41,6 +41,7 @@ unsafe fn nonblocking(
     what: What,
     request: *mut Handle,
 ) -> Result<()> {
+    with(|process, _| process.check_room_for_request())?;
     // SAFETY: the caller's promise.
     let status = unsafe { transfer(fh, elements, what) }?;
     let done = Active::done(status, causeway_mpi::abi::COMM_SELF);

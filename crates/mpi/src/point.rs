@@ -88,6 +88,9 @@ impl Process {
     #[inline(always)]
     pub fn receive_with_request(&mut self, into: &Memory, route: Route) -> Option<Result<usize>> {
         let pattern = self.usual_pattern(route)?;
+        if !self.requests.has_room() {
+            return None;
+        }
         let op = self.endpoint.try_receive(pattern, into, POSTS, 0)?;
         let from_any = route.rank == abi::ANY_SOURCE;
         Some(self.keep_receive(op, (route.communicator, from_any)))

@@ -235,6 +235,16 @@ fn lengths_that_differ_between_ranks_are_errors_of_operations_in_shared_memory()
 }
 
 #[test]
+fn requests_that_cannot_be_made_and_handles_that_are_none_leave_the_others_as_they_are() {
+    let program = compile("requests-wrong");
+    for processes in [1, 2, 3] {
+        let output = run(processes, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
 fn random_sequences_of_collective_operations() {
     let program = compile("sequences");
     for (processes, environment) in [
