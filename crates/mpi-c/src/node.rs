@@ -29,7 +29,7 @@ fn run(
             Started::Active(active) => return complete(active).map(|_| true),
             Started::Agreeing(active) => return complete(active).map(|_| false),
             Started::ByMessages => return Ok(false),
-            Started::Make => node::make_area(&mut Surface, comm)?,
+            Started::Make => node::make_area(&mut Surface(called), comm)?,
         }
     }
 }

@@ -143,6 +143,16 @@ impl Steps {
         self.list
     }
 
+    /// Describes these steps as a part of the program's call of this name, all of whose parts are described alike.
+    #[must_use]
+    pub(crate) fn part_of(mut self, name: &'static str) -> Self {
+        self.described = Described {
+            name,
+            ..Described::default()
+        };
+        self
+    }
+
     /// Sets the name of the program's call, for errors and for the checking mode.
     #[must_use]
     pub fn called(mut self, name: &'static str) -> Self {

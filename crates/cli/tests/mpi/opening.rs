@@ -36,6 +36,10 @@ const LONG: [usize; 3] = [(256 << 10) - 1, 256 << 10, 600_000];
 pub(crate) struct Rank(pub(crate) Process);
 
 impl Caller for Rank {
+    fn name(&self) -> &'static str {
+        "MPI_File_open"
+    }
+
     fn with<R>(&mut self, step: impl FnOnce(&mut Process) -> Result<R>) -> Result<R> {
         step(&mut self.0)
     }
