@@ -460,7 +460,9 @@ unsafe fn start_allgather(
 ) -> Result<Steps> {
     let layout = Layout::Even(recvcount, recvtype);
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) }
+    let steps =
+        unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) };
+    steps.map(Steps::exact)
 }
 
 unsafe fn start_allgatherv(

@@ -13,12 +13,12 @@ use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 use causeway_transport::slab::Slab;
 
 use crate::abi;
-use crate::buffering::{NO_OWNER, OPTIONAL};
+use crate::buffering::OPTIONAL;
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::operation;
-use crate::process::{Active, FOR_EVER, Process};
+use crate::process::{Active, FOR_EVER, POSTS, Process};
 use crate::status::Status;
 use crate::steps::{Step, Steps};
 
@@ -36,6 +36,17 @@ const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 /// From here on, tags are those of persistent operations.
 const FIRST_KEPT: u32 = 1 << 31;
 
+/// A process's notification that it has given up an operation.
+#[derive(Debug)]
+struct Notice {
+    /// Its receive, if it is in progress.
+    op: Option<OpId>,
+    /// The class of the error.
+    class: Memory,
+    /// The matcher's number of the process.
+    peer: u32,
+}
+
 #[derive(Debug)]
 struct Schedule {
     steps: Vec<Step>,
@@ -47,8 +58,15 @@ struct Schedule {
     context: u32,
     tag: u32,
     peers: Arc<[Peer]>,
-    /// Sends and receives in progress.
+    /// Sends and receives in progress, and the bytes of each message if it has to have so many.
     pending: Vec<OpId>,
+    lengths: Vec<Option<u64>>,
+    /// Messages have to be as long as the memory for them.
+    is_exact: bool,
+    /// Another process has withdrawn a message: it has given the operation up, and says why in a message that comes next.
+    is_given_up: bool,
+    /// The notification that says so.
+    notice: Option<Notice>,
     /// A function of the program's is being called.
     is_calling: bool,
     error: Option<Error>,
@@ -78,6 +96,7 @@ impl Schedule {
         } = among;
         Box::new(Self {
             communicator: steps.communicator,
+            is_exact: steps.is_exact,
             steps: steps.finished(),
             at: 0,
             channel,
@@ -85,6 +104,9 @@ impl Schedule {
             tag,
             peers,
             pending: Vec::new(),
+            lengths: Vec::new(),
+            is_given_up: false,
+            notice: None,
             is_calling: false,
             error: None,
             is_done: false,
@@ -155,6 +177,28 @@ pub(crate) struct Among {
     pub(crate) context: u32,
     pub(crate) tag: u32,
     pub(crate) peers: Arc<[Peer]>,
+}
+
+/// Why a message of a schedule has failed.
+#[derive(Debug)]
+enum Failed {
+    Message(OpError),
+    /// It has another length than the memory for it.
+    Length {
+        came: u64,
+        expected: u64,
+    },
+}
+
+fn check_length(
+    result: std::result::Result<u64, OpError>,
+    expected: Option<u64>,
+) -> std::result::Result<(), Failed> {
+    let came = result.map_err(Failed::Message)?;
+    match expected {
+        Some(expected) if expected != came => Err(Failed::Length { came, expected }),
+        _ => Ok(()),
+    }
 }
 
 fn among(communicator: &Communicator, tag: u32) -> Among {
@@ -228,7 +272,7 @@ impl Process {
         let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
         (schedule.at, schedule.is_done) = (0, false);
-        schedule.error = None;
+        (schedule.error, schedule.notice, schedule.is_given_up) = (None, None, false);
         let communicator = schedule.communicator;
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
@@ -274,24 +318,39 @@ impl Process {
             return;
         };
         schedule.pending.swap_remove(place);
-        match result {
+        let expected = schedule.lengths.swap_remove(place);
+        let is_last = schedule.pending.is_empty();
+        match check_length(result, expected) {
             Err(error) => self.fail(at, error),
-            Ok(_) if schedule.pending.is_empty() => self.advance(at),
-            Ok(_) => {}
+            Ok(()) if is_last => self.advance(at),
+            Ok(()) => {}
         }
     }
 
     /// Ends a schedule because one of its messages has failed. The other processes are notified: they may wait for messages that
     /// this one would have sent.
-    fn fail(&mut self, at: u32, error: OpError) {
+    fn fail(&mut self, at: u32, error: Failed) {
         let Some(schedule) = self.schedules.get(at) else {
             return;
         };
         let (peers, of) = (schedule.peers.clone(), (schedule.channel, schedule.tag));
         // The engine's address does not show which rank it was.
-        let error = match (error, self.lost_among(&peers)) {
-            (OpError::Peer { .. }, Some(lost)) => lost,
-            (error, _) => Error::from(error),
+        let lost = self.lost_among(&peers);
+        let error = match (error, lost) {
+            (Failed::Message(OpError::Peer { .. } | OpError::Withdrawn), Some(lost)) => lost,
+            (Failed::Message(OpError::Withdrawn), None) => {
+                if let Some(schedule) = self.schedules.get_mut(at) {
+                    schedule.is_given_up = true;
+                }
+                return;
+            }
+            (Failed::Message(error), _) => Error::from(error),
+            (Failed::Length { came, expected }, _) => {
+                let text = format!(
+                    "a message of {came} bytes has come where one of {expected} was expected: not all ranks call the same with the same lengths"
+                );
+                Error::new(abi::ERR_TRUNCATE, text)
+            }
         };
         let class = error.code();
         self.end_with(at, error);
@@ -353,6 +412,7 @@ impl Process {
         };
         schedule.is_done = true;
         schedule.error.get_or_insert(error);
+        schedule.lengths.clear();
         for op in std::mem::take(&mut schedule.pending) {
             self.endpoint.cancel(op);
         }
@@ -360,8 +420,33 @@ impl Process {
 
     /// Checks whether another process has given up an operation that is in progress here.
     fn look_for_failure(&mut self, at: u32) -> Result<()> {
-        let Some(schedule) = self.schedules.get(at) else {
+        let Some(schedule) = self.schedules.get_mut(at) else {
             return Ok(());
+        };
+        let notice = match schedule.notice.take() {
+            Some(notice) => Some(notice),
+            None => self.find_notice(at)?,
+        };
+        let Some(notice) = notice else {
+            return Ok(());
+        };
+        if let Some(op) = notice.op
+            && let Ok(None) = self.endpoint.take(op)
+        {
+            // The class is still on its way.
+            if let Some(schedule) = self.schedules.get_mut(at) {
+                schedule.notice = Some(notice);
+            }
+            return Ok(());
+        }
+        self.is_given_up_by(at, &notice);
+        Ok(())
+    }
+
+    /// Takes a notification that another process has given up an operation which is in progress here, if one has come.
+    fn find_notice(&mut self, at: u32) -> Result<Option<Notice>> {
+        let Some(schedule) = self.schedules.get(at) else {
+            return Ok(None);
         };
         let own = self.peers[self.rank as usize].number;
         let pattern = MpiPattern {
@@ -369,39 +454,53 @@ impl Process {
             source: None,
             tag: Some(schedule.tag),
         };
-        let (peers, communicator) = (schedule.peers.clone(), schedule.communicator);
+        let (peers, is_given_up) = (schedule.peers.clone(), schedule.is_given_up);
         let Some((taken, envelope)) = self.endpoint.take_message(pattern) else {
-            return Ok(());
+            if let Some(lost) = is_given_up.then(|| self.lost_among(&peers)).flatten() {
+                self.end_with(at, lost);
+            }
+            return Ok(None);
         };
         debug_assert_ne!(envelope.peer, own);
         let class = Memory::zeroed(size_of::<i32>());
         let into = std::slice::from_ref(&class);
-        let posted = self
-            .endpoint
-            .receive_taken(taken, pattern, into, self.buffered, NO_OWNER);
-        if let Ok(Posted::Pending(op)) = posted {
-            self.buffers.started(op, NO_OWNER, 0);
-        }
-        let class = match class.to_vec().try_into().map_or(0, i32::from_le_bytes) {
+        let posted = (self.endpoint).receive_taken(taken, pattern, into, POSTS, 0)?;
+        let op = match posted {
+            Posted::Pending(op) => Some(op),
+            Posted::Complete(_) => None,
+        };
+        let peer = envelope.peer;
+        Ok(Some(Notice { op, class, peer }))
+    }
+
+    /// Ends a schedule that another process has given up.
+    fn is_given_up_by(&mut self, at: u32, notice: &Notice) {
+        let Some(schedule) = self.schedules.get(at) else {
+            return;
+        };
+        let (peers, communicator) = (schedule.peers.clone(), schedule.communicator);
+        let class = notice.class.to_vec();
+        let class = match class.try_into().map_or(0, i32::from_le_bytes) {
             // An earlier version does not say.
             0 => abi::ERR_PROC_ABORTED,
             class => class,
         };
-        let rank = peers.iter().position(|peer| peer.number == envelope.peer);
+        let rank = peers.iter().position(|peer| peer.number == notice.peer);
         let known = self.lost_among(&peers);
         let known = known.or_else(|| self.leave_failed_area(communicator));
         let error = known.unwrap_or_else(|| {
             let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
             let why = match class {
                 abi::ERR_PROC_ABORTED => "since it has lost another".to_owned(),
-                abi::ERR_TRUNCATE => "since a message there was too long for its buffer".to_owned(),
+                abi::ERR_TRUNCATE => {
+                    "since a message there had another length than its buffer".to_owned()
+                }
                 other => format!("which has failed there with the error class {other}"),
             };
             let text = format!("{rank}has given the operation up, {why}");
             Error::new(class, text)
         });
         self.end_with(at, error);
-        Ok(())
     }
 
     /// Does all steps that can be done now.
@@ -412,13 +511,14 @@ impl Process {
             let Some(schedule) = self.schedules.get_mut(at) else {
                 return;
             };
-            if schedule.is_calling || schedule.is_done {
+            if schedule.is_calling || schedule.is_done || schedule.is_given_up {
                 return;
             }
             let Some(step) = schedule.steps.get(schedule.at) else {
                 schedule.is_done = schedule.pending.is_empty();
                 return;
             };
+            let mut expected = None;
             let posted = match step {
                 Step::Fence if schedule.pending.is_empty() => None,
                 Step::Fence => return,
@@ -434,6 +534,7 @@ impl Process {
                         source: Some(schedule.peers[*from as usize].number),
                         tag: Some(schedule.tag),
                     };
+                    expected = schedule.is_exact.then_some(into.len() as u64);
                     let into = std::slice::from_ref(into);
                     Some(self.endpoint.post_receive(pattern, into, queue, key))
                 }
@@ -485,12 +586,13 @@ impl Process {
             let failed = match posted {
                 Some(Ok(Posted::Pending(op))) => {
                     schedule.pending.push(op);
+                    schedule.lengths.push(expected);
                     None
                 }
                 Some(Ok(Posted::Complete(done))) => {
                     // Once the schedule is done, the process may compute without progress.
                     self.endpoint.flush();
-                    done.result.err()
+                    check_length(done.result, expected).err()
                 }
                 Some(Err(error)) => {
                     schedule.error.get_or_insert(Error::from(error));

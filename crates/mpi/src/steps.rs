@@ -45,6 +45,8 @@ pub struct Steps {
     /// Rotation of ranks: the place of rank 0 among everyone, and the number of the processes that take part.
     rotation: (u32, u32),
     pub(crate) described: Described,
+    /// Messages have to be as long as the memory for them: calls with different lengths are errors.
+    pub(crate) is_exact: bool,
 }
 
 impl Steps {
@@ -56,6 +58,7 @@ impl Steps {
             last: Vec::new(),
             rotation: (0, 0),
             described: Described::default(),
+            is_exact: false,
         }
     }
 
@@ -150,6 +153,13 @@ impl Steps {
             name,
             ..Described::default()
         };
+        self
+    }
+
+    /// The same with messages that have to be as long as the memory for them.
+    #[must_use]
+    pub fn exact(mut self) -> Self {
+        self.is_exact = true;
         self
     }
 

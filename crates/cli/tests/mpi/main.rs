@@ -230,8 +230,14 @@ fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
 }
 
 #[test]
-fn lengths_that_differ_between_ranks_are_errors_of_operations_in_shared_memory() {
+fn lengths_that_differ_between_ranks_are_errors_and_no_rank_waits_for_ever() {
     succeeds("lengths");
+    let environment = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    for processes in [2, 3, 4, 6] {
+        let output = run_with(processes, &compile("lengths"), &["messages"], &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
 }
 
 #[test]

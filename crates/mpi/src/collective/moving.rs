@@ -75,7 +75,7 @@ impl Process {
         communicator: usize,
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
-        let mut steps = Steps::on(communicator);
+        let mut steps = Steps::on(communicator).exact();
         steps.described.root = root;
         if let Some(remote) = sites.remote {
             inter::broadcast(&mut steps, sites, Root::of(root, remote)?, buffer)?;
