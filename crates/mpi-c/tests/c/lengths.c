@@ -138,6 +138,16 @@ static void refused(void) {
             OK(MPI_Comm_free(&comm));
         }
     }
+    /* All ranks refuse: the operations behind work. */
+    fresh(1);
+    for (int i = 0; i < 40; i++) {
+        int sum = 0, value = 1;
+        CHECK(class_of(MPI_Bcast(from, 4, MPI_CHAR, size, comm)) == MPI_ERR_ROOT);
+        if (i % 8 < 3) CHECK(class_of(MPI_Allreduce(from, into, -1, MPI_CHAR, MPI_BOR, comm)) == MPI_ERR_COUNT);
+        OK(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, comm));
+        CHECK(sum == size);
+    }
+    OK(MPI_Comm_free(&comm));
     /* Other parts, of the same sum; another operation, also one of the program's. */
     fresh(1);
     parts[rank == 1] = 1000, parts[rank != 1] = 3000;

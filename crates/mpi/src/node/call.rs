@@ -32,7 +32,7 @@ const FUNCTIONS: [(Function, &str); 7] = [
 ///
 /// ```text
 /// bits 0 to 35: bytes, of a block where there are several | 36 to 39: the operation's number | 40 to 45: the root | 46 to 49: the function
-/// 50: the data go by messages | 51: this is not the operation's first phase | 52 to 63: a number made of the elements and the parts
+/// 50: the data go by messages | 51: this is not the operation's first phase | both: the process has not begun it, and the bytes are the class of its error | 52 to 63: a number made of the elements and the parts
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Call(u64);
@@ -43,6 +43,7 @@ const ROOT: u32 = 40;
 const FUNCTION: u32 = 46;
 const BY_MESSAGES: u64 = 1 << 50;
 const CONTINUED: u64 = 1 << 51;
+const REFUSED: u64 = BY_MESSAGES | CONTINUED;
 const ELEMENTS: u32 = 52;
 
 impl Call {
@@ -84,6 +85,16 @@ impl Call {
         Self(self.0 & !(u64::MAX << ELEMENTS) | mixed >> ELEMENTS << ELEMENTS)
     }
 
+    /// The same if the process has not begun it, because of an error of this class.
+    pub(crate) fn refused(self, class: i32) -> Self {
+        Self(self.0 & !BYTES | u64::from(class.unsigned_abs()) | REFUSED)
+    }
+
+    /// The class of the error because of which the process has not begun it, if it has not.
+    pub(crate) fn refusal(self) -> Option<i32> {
+        (self.0 & REFUSED == REFUSED).then_some((self.0 & BYTES) as i32)
+    }
+
     /// The same if only the beginning is in the area.
     pub(crate) fn by_messages(self) -> Self {
         Self(self.0 | BY_MESSAGES)
@@ -91,7 +102,7 @@ impl Call {
 
     /// Whether it is one by messages, of the operation of this number.
     pub(crate) fn is_by_messages(self, number: u64) -> bool {
-        self.0 & BY_MESSAGES != 0 && self.0 >> NUMBER & 15 == number & 15
+        self.0 & REFUSED == BY_MESSAGES && self.0 >> NUMBER & 15 == number & 15
     }
 
     /// The same in later phases.
@@ -126,6 +137,7 @@ impl Call {
     /// Whose slots a process reads.
     pub(crate) fn sources(self, rank: u32) -> SlotsOf {
         match self.function() {
+            _ if self.refusal().is_some() => SlotsOf::None,
             Some((Bcast, _)) if self.root() == rank => SlotsOf::None,
             Some((Bcast, _)) => SlotsOf::Rank(self.root()),
             Some((Reduce, _)) if self.root() != rank => SlotsOf::None,
@@ -215,6 +227,11 @@ mod tests {
         let later = of(16).numbered(17);
         assert_eq!(of(16).class(later), abi::ERR_NOT_SAME);
         assert!(of(16).difference(later).contains("later"));
+        let refused = bcast(2).refused(abi::ERR_COUNT);
+        assert_eq!(refused.refusal(), Some(abi::ERR_COUNT));
+        assert_eq!(refused.sources(0), SlotsOf::None);
+        assert!(bcast(2).by_messages().is_by_messages(0) && !refused.is_by_messages(0));
+        assert_eq!(bcast(2).continued().refusal(), None);
         let names = [
             "MPI_Reduce",
             "MPI_Reduce_scatter_block",

@@ -53,6 +53,8 @@ pub(crate) enum What {
     },
     /// Nothing is moved, as that is done by messages then: calls are compared with those of the processes whose data are awaited.
     Agreement,
+    /// The same for a process that does not begin it.
+    Refusal,
 }
 
 /// How far an operation has got.
@@ -151,7 +153,7 @@ impl Operation {
             (len, step, step * ranks)
         };
         let (len, step, width) = match &what {
-            What::Barrier | What::Agreement => (1, 1, 0),
+            What::Barrier | What::Agreement | What::Refusal => (1, 1, 0),
             What::Broadcast { memory, .. } => whole(memory.len(), 1),
             What::Reduce { from, kernel, .. } | What::ReduceByShares { from, kernel, .. } => {
                 whole(from.len(), kernel.unit())
@@ -225,8 +227,17 @@ impl Operation {
     #[cold]
     pub(crate) fn failure(&self, other: u32) -> Failure {
         let phase = self.first + self.at;
+        let theirs = self.area.call(other, phase);
+        if let Some(class) = theirs.refusal() {
+            return Failure::Refused {
+                rank: other,
+                call: theirs,
+                class,
+                phase,
+            };
+        }
         let own = (self.area.rank, self.area.call(self.area.rank, phase));
-        let mut calls = [own, (other, self.area.call(other, phase))];
+        let mut calls = [own, (other, theirs)];
         calls.sort_by_key(|(rank, _)| *rank);
         Failure::Differs { calls, phase }
     }
@@ -313,7 +324,7 @@ impl Operation {
     fn fill(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier | What::Agreement => {}
+            What::Barrier | What::Agreement | What::Refusal => {}
             What::Broadcast { root, memory } => {
                 if *root == own {
                     self.put(phase, 0, memory, self.piece(memory.len()));
@@ -363,7 +374,7 @@ impl Operation {
     fn take(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier | What::Agreement => {}
+            What::Barrier | What::Agreement | What::Refusal => {}
             What::Broadcast { root, memory } => {
                 if *root != own {
                     self.get((*root, phase, 0), memory, self.piece(memory.len()));

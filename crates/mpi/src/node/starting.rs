@@ -1,12 +1,14 @@
 //! How operations begin in an area, or are left to messages.
 
+use std::sync::Arc;
+
 use causeway_engine::Memory;
 
 use super::area::Area;
 use super::call::{Call, Function};
 use super::creation::Found;
 use super::failure::Failure;
-use super::operation::{Operation, Parts, What};
+use super::operation::{Operation, Parts, Progress, What};
 use super::state::Node;
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
@@ -190,21 +192,45 @@ impl Process {
             return Err(error);
         }
         match self.find_area(communicator) {
-            Ok(Found::Area(area, tag)) => {
-                let (phase, number) = area.take(0);
-                let failure = Failure::Refused {
-                    rank: area.rank,
-                    call: Call::named(name),
-                    class: error.code(),
-                    phase,
-                };
-                let of = (number, phase);
-                self.give_up_area(communicator, &area, &failure, of, Some(tag));
-                Err(error.on(communicator))
-            }
+            Ok(Found::Area(area, tag)) => self.refuse_there(communicator, (area, tag), name, error),
             Ok(Found::Make) => Ok(Started::Make),
             Ok(Found::None) | Err(_) => Err(self.refuse_collective(communicator, error)),
         }
+    }
+
+    /// The same in an area. If all processes refuse an operation, those behind it are done there as before.
+    #[cold]
+    fn refuse_there(
+        &mut self,
+        communicator: usize,
+        (area, tag): (Arc<Area>, u32),
+        name: &'static str,
+        error: Error,
+    ) -> Result<Started> {
+        if let Some(failure) = area.failure().filter(|failure| area.is_too_late(failure)) {
+            let failed = self.begin_too_late(communicator, &area, &failure, tag);
+            return Err(match failed {
+                Ok(_) => self.refuse_collective(communicator, error),
+                Err(_) => error.on(communicator),
+            });
+        }
+        let call = Call::named(name).refused(error.code());
+        let mut operation = Operation::new(Arc::clone(&area), call, (What::Refusal, None));
+        operation.tag = Some(tag);
+        match operation.run() {
+            Progress::Over => self.wake_sleepers(communicator, &operation),
+            // The others are so far behind that there is no room to tell them.
+            Progress::Waits | Progress::Differs(_) => {
+                let failure = Failure::Refused {
+                    rank: area.rank,
+                    call,
+                    class: error.code(),
+                    phase: operation.first,
+                };
+                self.give_up_operation(communicator, &operation, &failure);
+            }
+        }
+        Err(error.on(communicator))
     }
 
     /// A barrier.

@@ -59,7 +59,7 @@ impl Process {
     }
 
     #[inline]
-    fn wake_sleepers(&mut self, communicator: usize, operation: &Operation) {
+    pub(super) fn wake_sleepers(&mut self, communicator: usize, operation: &Operation) {
         let sleepers = operation.area.sleepers();
         if sleepers != 0 {
             self.wake_ranks(communicator, sleepers);
@@ -177,7 +177,7 @@ impl Process {
         self.give_up_operation(communicator, operation, &failure)
     }
 
-    fn give_up_operation(
+    pub(super) fn give_up_operation(
         &mut self,
         communicator: usize,
         operation: &Operation,
