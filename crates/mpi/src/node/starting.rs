@@ -133,10 +133,10 @@ impl Process {
             Found::Make => return Ok(Started::Make),
             Found::None => return Ok(Started::ByMessages),
         };
-        if area.has_failed() {
-            if let Some(failure) = area.failure().filter(|failure| area.is_too_late(failure)) {
-                return self.begin_too_late(communicator, &area, &failure, tag);
-            }
+        if area.has_failed()
+            && let Some(failure) = area.failure().filter(|failure| area.is_too_late(failure))
+        {
+            return self.begin_too_late(communicator, &area, &failure, tag);
         }
         let what = match what(&area) {
             Ok(Some(what)) => what,
