@@ -233,7 +233,7 @@ fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
 fn lengths_that_differ_between_ranks_are_errors_and_no_rank_waits_for_ever() {
     succeeds("lengths");
     let environment = [("CAUSEWAY_MPI_METHODS", "tcp")];
-    for processes in [2, 3, 4, 6] {
+    for processes in [2, 3, 4] {
         let output = run_with(processes, &compile("lengths"), &["messages"], &environment);
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{processes}: {errors}");

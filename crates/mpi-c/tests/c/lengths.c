@@ -183,7 +183,7 @@ int main(int argc, char **argv) {
         for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
             for (int odd = 0; odd < size; odd += size - 1)
                 for (int root = 0; root < (which == 0 || which == 2 ? 2 : 1); root++)
-                    for (int is_warm = 0; is_warm < 2; is_warm++) differ(which, lengths[i][0], lengths[i][1], odd, root, is_warm);
+                    for (int is_warm = 0; is_warm < 2 - by_messages; is_warm++) differ(which, lengths[i][0], lengths[i][1], odd, root, is_warm);
     refused();
     OK(MPI_Finalize());
     return 0;
