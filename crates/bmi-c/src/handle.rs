@@ -20,7 +20,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::{Parked, Waker};
-use causeway_sys::critical_section::{self, BROKEN, Called, Entry, FREE, Next, PARENTS, Wait};
+use causeway_sys::critical_section::{
+    self, BROKEN, Called, CriticalSection, FREE, Next, PARENTS, Wait,
+};
 
 use crate::error::{BMI_EHANDLE, BMI_EINTERNAL, BMI_ELIMIT, BMI_ESYSTEM, Failure};
 use crate::instance::{Instance, duration_us};
@@ -41,7 +43,7 @@ struct Slot {
     /// The handle of the instance in this slot; 0 if there is none.
     live: AtomicUsize,
     /// Which thread may be inside.
-    entry: Entry,
+    entry: CriticalSection,
     /// Touched by the thread that is inside; null while `live` is 0.
     instance: UnsafeCell<*mut Instance>,
     /// How many instances the slot has held.
@@ -62,7 +64,7 @@ const _: () = may_move_between_threads::<Instance>();
 static TABLE: [Slot; SLOTS] = [const {
     Slot {
         live: AtomicUsize::new(0),
-        entry: Entry::new(),
+        entry: CriticalSection::new(),
         instance: UnsafeCell::new(std::ptr::null_mut()),
         generation: AtomicUsize::new(0),
         waking: AtomicU32::new(0),
@@ -196,7 +198,9 @@ pub(crate) fn call(
     let mut run = || {
         let code = body(instance).unwrap_or_else(Failure::report);
         if slot.entry.is_shared() {
-            called = slot.entry.note_changes(instance.bmi.changes(), |_| true);
+            called = slot
+                .entry
+                .note_changes(instance.bmi.change_counts(), |_| true);
             instance.bmi.check_parked();
         }
         code
@@ -232,7 +236,7 @@ pub(crate) fn call_waiting(
         if idle.is_zero() {
             return body(instance, idle);
         }
-        // Where threads have met, none waits inside.
+        // If several threads use the instance, none waits while it holds the instance.
         let may_wait = !entry.is_shared() && entry.begin_wait();
         let code = body(instance, if may_wait { idle } else { Duration::ZERO });
         entry.end_wait();
@@ -250,7 +254,7 @@ pub(crate) fn call_waiting(
     }
 }
 
-/// Waits where threads have met, or continues a wait inside that another thread has ended. The
+/// Waits if several threads use the instance, or continues a wait inside that another thread has ended. The
 /// sleep is outside of the instance, which other threads use meanwhile.
 #[cold]
 fn wait_shared(
@@ -274,7 +278,7 @@ fn wait_shared(
                 instance.bmi.take_interrupted();
             }
             // After a yield there is nothing to test for unless something has changed.
-            let code = match seen.take() == Some(instance.bmi.changes()) {
+            let code = match seen.take() == Some(instance.bmi.change_counts()) {
                 true => Ok(0),
                 false => body(instance, Duration::ZERO),
             };
@@ -290,10 +294,10 @@ fn wait_shared(
                 let parked = instance.bmi.prepare_wait(until, &[]);
                 instance.bmi.take_interrupted();
                 let is_yield = parked.as_ref().is_some_and(|parked| !parked.is_sleep());
-                seen = is_yield.then(|| instance.bmi.changes());
+                seen = is_yield.then(|| instance.bmi.change_counts());
                 parked
             });
-            awake = instance.bmi.awake_beside();
+            awake = instance.bmi.awake_limit_of_followers();
             code
         });
         let (next, called) = next;
@@ -369,11 +373,11 @@ pub(crate) fn remove(handle: *mut Handle) -> Result<(), Failure> {
 
 /// Ends a wait in the instance, or the next one. Takes no lock, so that a signal handler may call it.
 pub(crate) fn wake(handle: *mut Handle) -> c_int {
-    interrupt_wait(handle, Entry::request_wake)
+    interrupt_wait(handle, CriticalSection::request_wake)
 }
 
 /// Ends the wait of the thread that is inside, or the next one, after a note for it.
-fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&Entry)) -> c_int {
+fn interrupt_wait(handle: *mut Handle, note: impl FnOnce(&CriticalSection)) -> c_int {
     let slot = slot(handle);
     slot.waking.fetch_add(1, SeqCst);
     let is_here = !handle.is_null() && slot.live.load(SeqCst) == handle.addr();

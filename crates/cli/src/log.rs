@@ -150,7 +150,7 @@ fn requested(arguments: &Arguments, page: &Observer) -> Outcome<Option<Masks>> {
 
 fn change(output: &Output, page: &Observer, request: &Masks) -> Outcome {
     let doing = || format!("changing what process {} logs", page.pid);
-    let asked = page.ask(&request.to_string()).doing(doing)?;
+    let asked = page.request_masks(&request.to_string()).doing(doing)?;
     let until = Instant::now() + PATIENCE;
     while !page.has_applied(asked) && Instant::now() < until {
         // The page is memory of the other process, which may change it at any time.

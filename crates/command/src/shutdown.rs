@@ -52,12 +52,12 @@ impl Temporary {
 
 struct Registry {
     next: u64,
-    passing: BTreeMap<u64, Temporary>,
+    temporaries: BTreeMap<u64, Temporary>,
 }
 
 static REGISTRY: Mutex<Registry> = Mutex::new(Registry {
     next: 0,
-    passing: BTreeMap::new(),
+    temporaries: BTreeMap::new(),
 });
 
 /// Objects that the command has to remove elsewhere than on this machine.
@@ -74,7 +74,7 @@ fn registry() -> MutexGuard<'static, Registry> {
     REGISTRY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the command is ending: an operation that fails now may fail because of that.
+/// Whether a signal is ending the command, or [`exit`] its children: an operation that fails now may fail because of that.
 pub fn is_ending() -> bool {
     ENDING.load(Ordering::Acquire)
 }
@@ -93,7 +93,7 @@ pub struct Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        registry().passing.remove(&self.id);
+        registry().temporaries.remove(&self.id);
     }
 }
 
@@ -107,11 +107,11 @@ pub fn register_below(directory: Arc<OwnedFd>, name: &OsStr) -> Registration {
     register(Temporary::Below(directory, name.to_owned()))
 }
 
-fn register(passing: Temporary) -> Registration {
+fn register(temporary: Temporary) -> Registration {
     let mut registry = registry();
     let id = registry.next;
     registry.next += 1;
-    registry.passing.insert(id, passing);
+    registry.temporaries.insert(id, temporary);
     Registration { id }
 }
 
@@ -147,7 +147,7 @@ impl ScratchDirectory {
     /// Keeps the directory on the disk.
     pub fn keep(&mut self) {
         self.keep = true;
-        registry().passing.remove(&self.registration.id);
+        registry().temporaries.remove(&self.registration.id);
     }
 }
 
@@ -225,11 +225,12 @@ pub fn exit(code: u8) -> ! {
         cleanup();
     }
     if HAS_CHILDREN.load(Ordering::Acquire) {
+        ENDING.store(true, Ordering::Release);
         end_children(Signal::TERM, ORDERLY_END);
         end_children(Signal::KILL, FORCED_END);
     }
-    for passing in std::mem::take(&mut registry.passing).into_values() {
-        passing.remove();
+    for temporary in std::mem::take(&mut registry.temporaries).into_values() {
+        temporary.remove();
     }
     std::process::exit(i32::from(code))
 }
@@ -238,24 +239,24 @@ pub fn exit(code: u8) -> ! {
 /// is left or this time has passed.
 fn end_children(signal: Signal, within: Duration) {
     let deadline = Instant::now() + within;
-    let mut told: BTreeMap<u32, OwnedFd> = BTreeMap::new();
+    let mut signalled: BTreeMap<u32, OwnedFd> = BTreeMap::new();
     loop {
         let children = children();
         if children.is_empty() || Instant::now() >= deadline {
             return;
         }
-        told.retain(|pid, _| children.contains(pid));
+        signalled.retain(|pid, _| children.contains(pid));
         for pid in children {
-            if told.contains_key(&pid) {
+            if signalled.contains_key(&pid) {
                 continue;
             }
             if let Some(descriptor) = open_child(pid) {
                 // A child that has ended already needs no signal.
                 let _ = pidfd_send_signal(&descriptor, signal);
-                told.insert(pid, descriptor);
+                signalled.insert(pid, descriptor);
             }
         }
-        let mut ends: Vec<PollFd<'_>> = told
+        let mut ends: Vec<PollFd<'_>> = signalled
             .values()
             .map(|child| PollFd::new(child, PollFlags::IN))
             .collect();

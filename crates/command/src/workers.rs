@@ -117,7 +117,7 @@ impl<M: DeserializeOwned + Send + 'static> Pool<M> {
 
     /// Sends a message to a worker.
     pub fn send(&mut self, number: usize, message: &impl Serialize) -> Outcome {
-        let doing = || format!("telling worker {number} what to do");
+        let doing = || format!("sending a message to worker {number}");
         let worker = self.workers.get_mut(number);
         let input = worker.and_then(|worker| worker.input.as_mut());
         write_line(

@@ -119,11 +119,11 @@ impl Driver {
         };
         let sleeper = views
             .iter()
-            .position(|view| is_sleeper(view) && view.has_pending);
+            .position(|view| awaits_message(view) && view.has_pending);
         let wake = sleeper.map(|place| Action::Wake(number(place)));
         let picked = match pick {
             // Where processes sleep with messages, they are woken; none is boosted meanwhile (§6.1.6).
-            _ if pick != Pick::Share && views.iter().any(is_sleeper) => None,
+            _ if pick != Pick::Share && views.iter().any(awaits_message) => None,
             Pick::RoundRobin => self.next_in_turn(views),
             Pick::Newest => newest(views),
             Pick::Share => self.shares.pick(now_ns, views).map(usize::from),
@@ -143,7 +143,7 @@ impl Driver {
     }
 }
 
-fn is_sleeper(view: &View) -> bool {
+fn awaits_message(view: &View) -> bool {
     view.awaits_message && !view.is_gone
 }
 

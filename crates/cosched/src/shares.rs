@@ -29,7 +29,7 @@ struct Account {
     /// Its fair share so far, less the processor time that it has had.
     lag_ns: i64,
     /// The process has slept on a device, and has not been ahead of its share since.
-    is_sleeper: bool,
+    has_slept: bool,
 }
 
 /// The number that a job draws for a slice. All nodes compute the same, and the highest of the jobs present wins (rendezvous
@@ -67,7 +67,9 @@ impl Shares {
         self.owner == Some(process)
     }
 
-    /// Brings the accounts up to date and returns the process to boost now: the slice's owner, if it does not sleep.
+    /// Brings the accounts up to date and returns the process to boost now. That is, of the awake processes that have slept on a device and not been
+    /// ahead of their share since, the one that is furthest behind. If there is none, it is the owner of the slice; or, if the owner is ahead by more
+    /// than `SLACK` slices, the awake process that is furthest behind. `None` if the owner is to be boosted and sleeps.
     pub fn pick(&mut self, now_ns: u64, views: &[View]) -> Option<Process> {
         self.settle(now_ns, views);
         let present = || (0..views.len()).filter(|&place| !views[place].is_gone);
@@ -79,11 +81,11 @@ impl Shares {
                 .filter(|&place| !views[place].is_asleep)
                 .max_by_key(|&place| (self.lag(place), core::cmp::Reverse(place)))
         };
-        let is_sleeper = |place: &usize| {
+        let has_slept = |place: &usize| {
             let account = self.accounts.get(*place);
-            account.is_some_and(|account| account.is_sleeper)
+            account.is_some_and(|account| account.has_slept)
         };
-        let chosen = furthest_behind(&mut present().filter(is_sleeper))
+        let chosen = furthest_behind(&mut present().filter(has_slept))
             .or_else(|| match self.lag(owner) < -limit {
                 true => furthest_behind(&mut present()),
                 false => None,
@@ -105,7 +107,7 @@ impl Shares {
         self.last_ns = Some(now_ns);
         let pairs = || views.iter().zip(&self.accounts);
         let wants = |view: &View, account: &Account| {
-            !view.is_gone && (!sleeps(view) || view.cpu_ns > account.cpu_ns)
+            !view.is_gone && (!is_blocked_elsewhere(view) || view.cpu_ns > account.cpu_ns)
         };
         // Processes that do not want the processor now save up their share for when they wake.
         let saved = i64::try_from(self.slice_ns).unwrap_or(i64::MAX);
@@ -126,14 +128,15 @@ impl Shares {
             let lag = account.lag_ns.saturating_add(share).saturating_sub(used);
             account.lag_ns = lag.clamp(-4 * limit, limit);
             account.cpu_ns = view.cpu_ns;
-            account.is_sleeper = account.lag_ns >= 0 && (account.is_sleeper || sleeps(view));
+            account.has_slept =
+                account.lag_ns >= 0 && (account.has_slept || is_blocked_elsewhere(view));
         }
     }
 }
 
 /// Whether a process is blocked on something other than a message. A process that waits for a
 /// message would compute if its job were further ahead.
-fn sleeps(view: &View) -> bool {
+fn is_blocked_elsewhere(view: &View) -> bool {
     view.is_asleep && !view.awaits_message && !view.is_gone
 }
 

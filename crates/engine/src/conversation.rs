@@ -39,7 +39,7 @@ use crate::handshake::Greeting;
 use crate::lists::List;
 use crate::matcher::Matcher;
 use crate::offers::Offers;
-use crate::operation::{State, What};
+use crate::operation::{OpKind, State};
 use crate::sends::Sends;
 use crate::shared::{Shared, Tuning, Work};
 use crate::traffic::Traffic;
@@ -152,9 +152,11 @@ pub(crate) struct Conversation {
     /// The peer waits for credit: all that is available is granted at once.
     starved: bool,
     /// A packet with the size of the peer's window is to be sent.
-    tell_window: bool,
+    window_update_due: bool,
     /// Transfers in progress.
     pub(crate) transfers: u32,
+    /// One has ended since fetches that take too long were last looked for.
+    pub(crate) has_moved: bool,
     /// Receives that senders may write into before they have announced a message.
     offers: Offers,
 
@@ -228,8 +230,9 @@ impl Conversation {
             blocked: false,
             dirty: false,
             starved: false,
-            tell_window: false,
+            window_update_due: false,
             transfers: 0,
+            has_moved: false,
             offers: Offers::default(),
             ops: List::default(),
             receives: 0,
@@ -378,7 +381,7 @@ impl Conversation {
     pub(crate) fn add_op<M>(
         &mut self,
         shared: &mut Shared<M>,
-        what: What,
+        kind: OpKind,
         caller: (u32, u64),
         tag: Tag,
         memory: (Fragments, u64),
@@ -386,7 +389,7 @@ impl Conversation {
     ) -> u32 {
         let (key, op) = shared.ops.reuse();
         let index = key as u32;
-        op.renew(what, self.id, caller, tag, memory.1);
+        op.renew(kind, self.id, caller, tag, memory.1);
         (op.fragments, op.state) = (memory.0, state);
         self.ops.push_back(&mut shared.ops, index);
         self.touch(shared);
@@ -418,7 +421,7 @@ impl Conversation {
         if !shared.ops[op].exports.is_empty() {
             return self.end_exports(shared, op, result);
         }
-        if shared.ops[op].what == What::Fetch {
+        if shared.ops[op].kind == OpKind::Fetch {
             return self.fetched(shared, op, result);
         }
         self.unlist(shared, op);
@@ -440,7 +443,7 @@ impl Conversation {
     ) {
         let entry = &mut shared.ops[op];
         if let Ok(bytes) = result {
-            self.traffic.finished(entry.what, bytes);
+            self.traffic.finished(entry.kind, bytes);
         }
         self.touch(shared);
         self.complete(shared, op, result);

@@ -65,7 +65,7 @@ pub enum Event {
         /// The peer.
         peer: u32,
     },
-    /// A peer that has connected to us has introduced itself ([`Conversations::claims`]): find out
+    /// A peer that has connected to us has introduced itself ([`Conversations::claimed_addresses`]): find out
     /// whether it is a peer that is known, then call [`Conversations::classify`].
     Introduced {
         /// The peer.
@@ -351,8 +351,8 @@ impl<M: Matcher> Conversations<M> {
                 Event::Release { peer }
             }
             Work::Transfers => Event::Transfers,
-            Work::Shrink(wanting) => {
-                self.shrink_one(wanting);
+            Work::Shrink => {
+                self.shrink_some();
                 return None;
             }
             Work::Fetch => {
@@ -447,7 +447,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// Sets which formats this instance speaks, if they are not the usual ones.
-    pub fn speak(&mut self, formats: Formats) {
+    pub fn set_formats(&mut self, formats: Formats) {
         self.shared.own.formats = formats;
     }
 
@@ -457,7 +457,7 @@ impl<M: Matcher> Conversations<M> {
     }
 
     /// The addresses at which a peer that has connected to us claims to be reachable.
-    pub fn claims(&self, peer: u32) -> &[String] {
+    pub fn claimed_addresses(&self, peer: u32) -> &[String] {
         let theirs = &self.peers[peer].greeting.theirs;
         theirs
             .as_ref()
@@ -472,14 +472,15 @@ impl<M: Matcher> Conversations<M> {
     pub fn classify(&mut self, caller: u32, known: Option<u32>) -> Option<CallerDecision> {
         let key = self.peers.key(caller);
         let Self { peers, shared } = self;
-        if !peers[caller].is_to_be_met() {
+        if !peers[caller].awaits_decision() {
             return None;
         }
         let (own, theirs) = (shared.own.introduction.id, peers[caller].greeting.id());
         let waiting_caller =
             known.and_then(|known| peers.find(peers[known].greeting.waiting_caller.as_ref()?.0));
-        let waits =
-            |waiting_caller: u32| waiting_caller != caller && peers[waiting_caller].is_to_be_met();
+        let waits = |waiting_caller: u32| {
+            waiting_caller != caller && peers[waiting_caller].awaits_decision()
+        };
         let known = known.filter(|_| !waiting_caller.is_some_and(waits));
         let decision = known.map_or(CallerDecision::Distinct, |known| {
             peers[known].classify(own, theirs)
@@ -499,7 +500,7 @@ impl<M: Matcher> Conversations<M> {
         let waiting_caller = self.peers[peer].greeting.waiting_caller.take()?;
         let waiting_caller = self.peers.find(waiting_caller.0)?;
         self.peers[waiting_caller]
-            .is_to_be_met()
+            .awaits_decision()
             .then_some(waiting_caller)
     }
 

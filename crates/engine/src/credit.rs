@@ -392,7 +392,7 @@ pub(crate) struct Account {
     /// The window has shrunk since that half was reserved: the reserve may not come back.
     reserve_lost: bool,
     /// Messages wait for credit, and the peer has been notified.
-    pub(crate) told_starved: bool,
+    pub(crate) reported_starved: bool,
 }
 
 impl Account {
@@ -425,7 +425,7 @@ impl Account {
     /// Adds credit; `false` if the peer grants more than any window has.
     #[inline]
     pub(crate) fn receive(&mut self, credit: u32) -> bool {
-        self.told_starved = false;
+        self.reported_starved = false;
         self.credit = self.credit.saturating_add(credit);
         self.window = self.window.max(self.credit);
         if self.credit >= self.window / 2 {

@@ -61,9 +61,9 @@ pub use self::sleep::{Parked, Waker};
 use self::watch::Watch;
 use crate::conversation::Phase;
 use crate::conversations::Conversations;
-use crate::fragments::{Fragments, Room, check_writable, total};
+use crate::fragments::{Fragments, ReceiveBuffer, check_writable, total};
 use crate::matcher::Matcher;
-use crate::operation::{State, What};
+use crate::operation::{OpKind, State};
 use crate::shared::{Tested, Tuning};
 use crate::traffic::Totals;
 use crate::types::*;
@@ -141,7 +141,7 @@ impl<M: Matcher> Endpoint<M> {
             addresses: Vec::new(),
         });
         if config.in_parts {
-            conversations.speak(Formats::IN_PARTS);
+            conversations.set_formats(Formats::IN_PARTS);
         }
         let now = methods.now();
         conversations.set_patience(config.connect_timeout, now);
@@ -352,9 +352,8 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Result<Posted, Error> {
         match self.receive_later(pattern, into, queue, user) {
             Some(op) => Ok(Posted::Pending(op)),
-            None => {
-                post_cold(|| self.receive(pattern, Room::Memory(into), queue, user)).expand(user)
-            }
+            None => post_cold(|| self.receive(pattern, ReceiveBuffer::Memory(into), queue, user))
+                .expand(user),
         }
     }
 
@@ -384,7 +383,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Asks for a send back: it completes with [`OpError::Cancelled`], and is not received, if the receiver has found no receive for it;
     /// otherwise as if this had not been called. Unlike a cancelled one, a send that has been announced completes only when the receiver
-    /// has made progress. Peers that speak an earlier format have it cancelled.
+    /// has made progress. Peers that set_formats an earlier format have it cancelled.
     pub fn recall(&mut self, op: OpId) {
         if self.check_process().is_err() {
             return;
@@ -474,9 +473,10 @@ impl<M: Matcher> Endpoint<M> {
     ) -> Result<usize, Error> {
         self.check_process()?;
         let mut indices = Vec::new();
-        let limit = ops.len();
-        let what = "operations tested for at once, with the memory there is";
-        (indices.try_reserve_exact(limit)).map_err(|_| Error::Limit { what, limit })?;
+        (indices.try_reserve_exact(ops.len())).map_err(|_| causeway_transport::Error::System {
+            what: format!("allocating a list of {} operations to test", ops.len()),
+            source: std::io::ErrorKind::OutOfMemory.into(),
+        })?;
         for op in ops {
             let index = self.conversations.shared.ops.find(op.0);
             indices.push(index.ok_or(Error::Stale("operation"))?);
@@ -572,10 +572,11 @@ impl<M: Matcher> Endpoint<M> {
         ready(&self.conversations) || (!idle.is_zero() && self.wait_until(idle, ready))
     }
 
-    /// A value that changes when an operation completes or an unexpected message arrives.
+    /// The number of events ([`Endpoint::event_count`]), and how many unexpected messages wait to be taken. Of threads that share this instance, each
+    /// learns from it whether another one has changed something.
     #[inline]
-    pub fn changes(&self) -> (u64, usize) {
-        self.conversations.shared.changes()
+    pub fn change_counts(&self) -> (u64, usize) {
+        self.conversations.shared.change_counts()
     }
 
     /// The time that was left to the last wait, if [`Waker::wake`] has ended it. Later calls return `None`.
@@ -599,7 +600,9 @@ impl<M: Matcher> Endpoint<M> {
         Ok(self.methods.get(method).allocate(len)?)
     }
 
-    /// Lets the process at `addr` read or write `memory` until [`Endpoint::unexport`].
+    /// Lets the process at `addr` read or write `memory` until [`Endpoint::unexport`]. Begins a connection if there is none, whose greeting it does not
+    /// await. Errors: [`NoPeer`](causeway_transport::Error::NoPeer) if it cannot be begun, or this side has agreed that the peer closes it;
+    /// [`Error::ReadOnly`] if the peer may write into memory for reading only; those of [`Method::grant`](causeway_transport::Method::grant).
     pub fn export(
         &mut self,
         addr: Addr,
@@ -751,7 +754,7 @@ impl<M: Matcher> Endpoint<M> {
         let pending = |op: &&u32| {
             let op = &self.conversations.shared.ops[**op];
             let concerned = addr.is_none() || peers.contains(&op.peer);
-            concerned && !matches!(op.state, State::Done) && op.what != What::Fetch
+            concerned && !matches!(op.state, State::Done) && op.kind != OpKind::Fetch
         };
         let ops = self.conversations.shared.ops.indices();
         info.operations = ops.iter().filter(pending).count();

@@ -58,14 +58,14 @@ impl Fragments {
 }
 
 /// Where to put a message that is received.
-pub(crate) enum Room<'a> {
+pub(crate) enum ReceiveBuffer<'a> {
     /// These fragments.
     Memory(&'a [Memory]),
     /// Pieces with room for this many bytes.
     Pieces(Box<dyn Pieces>, u64),
 }
 
-impl Room<'_> {
+impl ReceiveBuffer<'_> {
     /// The room in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         match self {

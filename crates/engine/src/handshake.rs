@@ -12,7 +12,7 @@ pub(crate) struct Greeting {
     pub(crate) awaited: Awaited,
     /// This side's greeting has been queued.
     pub(crate) is_sent: bool,
-    /// The format that both sides speak.
+    /// The format that both sides set_formats.
     pub(crate) format: u8,
     /// This side has agreed not to need the connection, and the peer, which asked, closes it or
     /// stays.

@@ -19,6 +19,7 @@
 //!   Operations and peers are in [`slab`](causeway_transport::slab) tables, and [`lists`] are
 //!   threaded through their entries. `arrivals` holds unexpected messages, `fetches`, `greetings` and `shrinking` what
 //!   several peers compete for or have to do in time (`patience`), `sends` where a peer's announced messages are, `offers` the accounts of offered receives,
+//!   `direct` the buffer of a caller that waits inside the engine for one message, `pieces` the memory of messages with gaps.
 //!   `registrations` caches registrations for methods that need them, and `traffic` has the
 //!   counters.
 //!

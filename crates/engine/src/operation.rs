@@ -20,25 +20,11 @@ use causeway_sys::memory::HeldSpan;
 use causeway_transport::{Cursor, Direction};
 use causeway_wire::bmi::{Announcement, Clearance, Offer};
 use causeway_wire::region::Regions;
+pub(crate) use causeway_wire::watch::OpKind;
 
 use crate::fragments::Fragments;
 use crate::lists::{Linked, Links, NONE};
 use crate::types::{OpError, Tag};
-
-/// What an operation is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum What {
-    /// `post_recv`.
-    Receive,
-    /// `post_send`.
-    Send,
-    /// `post_sendunexpected`.
-    SendUnexpected,
-    /// `post_transfer`.
-    Transfer,
-    /// Fetches a large unexpected message; internal, not visible to callers.
-    Fetch,
-}
 
 /// An operation. The fields that every small message needs come first, in three cache lines
 /// together with what the table of operations keeps before them: a receiver touches all of them for
@@ -63,7 +49,7 @@ pub(crate) struct Op {
     /// The one fragment of a receive whose message has not arrived, by a shared reference
     /// ([`Shared::references`](crate::shared::Shared::references)).
     pub(crate) held: HeldSpan,
-    pub(crate) what: What,
+    pub(crate) kind: OpKind,
     /// A receive that messages of several peers may satisfy.
     pub(crate) any_peer: bool,
     /// A send that counts towards the limit of announcements at the peer.
@@ -164,7 +150,7 @@ impl Default for Op {
     fn default() -> Self {
         Self {
             links: Links::default(),
-            what: What::Receive,
+            kind: OpKind::Receive,
             peer: NONE,
             any_peer: false,
             queue: 0,
@@ -197,7 +183,7 @@ impl Op {
 
     /// Likewise to `Done`.
     #[inline(always)]
-    pub(crate) fn be_done(&mut self) {
+    pub(crate) fn mark_done(&mut self) {
         self.leave_state(State::Done);
     }
 
@@ -223,13 +209,13 @@ impl Op {
     #[inline(always)]
     pub(crate) fn renew(
         &mut self,
-        what: What,
+        kind: OpKind,
         peer: u32,
         (queue, user): (u32, u64),
         tag: Tag,
         size: u64,
     ) {
-        self.what = what;
+        self.kind = kind;
         self.peer = peer;
         self.queue = queue;
         self.user = user;

@@ -151,7 +151,7 @@ pub(crate) enum Work {
     Release(u64),
     /// Window is needed by this peer: take some from one that has more. At most one such entry is
     /// queued.
-    Shrink(u32),
+    Shrink,
     /// Large unexpected messages may be fetched. At most one such entry is queued.
     Fetch,
     /// A transfer has ended, or can be started. At most one such entry is queued.
@@ -249,10 +249,10 @@ impl<M> Shared<M> {
         }
     }
 
-    /// Has window taken from another peer for this one, unless that is about to happen for any peer.
-    pub(crate) fn request_shrink(&mut self, wanting: u32) {
-        if self.shrinking.request() {
-            self.work.push_back(Work::Shrink(wanting));
+    /// Has window taken from another peer for this one, whose own is so large.
+    pub(crate) fn request_shrink(&mut self, wanting: u32, window: u32) {
+        if self.shrinking.request(wanting, window) {
+            self.work.push_back(Work::Shrink);
         }
     }
 }
@@ -296,15 +296,15 @@ impl<M: Matcher> Shared<M> {
         }
     }
 
-    /// See [`Endpoint::changes`](crate::Endpoint::changes).
+    /// See [`Endpoint::change_counts`](crate::Endpoint::change_counts).
     #[inline]
-    pub(crate) fn changes(&self) -> (u64, usize) {
-        (self.news(), self.unexpected_waiting)
+    pub(crate) fn change_counts(&self) -> (u64, usize) {
+        (self.event_count(), self.unexpected_waiting)
     }
 
-    /// See [`Endpoint::news`](crate::Endpoint::news).
+    /// See [`Endpoint::event_count`](crate::Endpoint::event_count).
     #[inline]
-    pub(crate) fn news(&self) -> u64 {
+    pub(crate) fn event_count(&self) -> u64 {
         self.completions + self.arrivals + self.losses
     }
 
@@ -339,6 +339,9 @@ impl<M: Matcher> Shared<M> {
 
     /// Has every waiting transfer tried once: something has changed.
     pub(crate) fn retry_transfers(&mut self) {
+        if self.fetches.lacks_transfer {
+            self.retry_fetches();
+        }
         if self.transfers.retry() {
             self.work.push_back(Work::Transfers);
         }
@@ -378,7 +381,7 @@ impl<M: Matcher> Shared<M> {
     pub(crate) fn set_done(&mut self, op: u32, bytes: u64) {
         let entry = &mut self.ops[op];
         entry.moved = bytes;
-        entry.be_done();
+        entry.mark_done();
         let queue = entry.queue;
         self.completions += 1;
         match queue {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use causeway_wire::watch::Count;
 
-use crate::operation::What;
+use crate::operation::OpKind;
 
 /// A peer's counters. Those on the path come first, side by side.
 #[derive(Debug, Default)]
@@ -101,11 +101,11 @@ impl Traffic {
     }
 
     /// Counts a message or a transfer of remote memory that was moved.
-    pub(crate) fn finished(&mut self, what: What, bytes: u64) {
-        let count = match what {
-            What::Send | What::SendUnexpected => &mut self.sent_large,
-            What::Receive | What::Fetch => &mut self.received_large,
-            What::Transfer => &mut self.moved,
+    pub(crate) fn finished(&mut self, kind: OpKind, bytes: u64) {
+        let count = match kind {
+            OpKind::Send | OpKind::SendUnexpected => &mut self.sent_large,
+            OpKind::Receive | OpKind::Fetch => &mut self.received_large,
+            OpKind::Transfer => &mut self.moved,
         };
         add(count, bytes);
     }

@@ -381,7 +381,7 @@ impl Policy {
     /// Whether to count the run queue, where parking is costly: a yield that took this long ran a
     /// CPU-bound thread or very many waiting ones.
     pub(crate) fn wants_run_queue(&self, took: Duration) -> bool {
-        took >= self.constants.long_yield && self.contention.wants_run_queue()
+        took >= self.constants.long_yield && self.contention.wants_run_queue(took, &self.constants)
     }
 
     /// Notes a yield.
@@ -434,7 +434,7 @@ impl Policy {
 
     /// How long a thread stays awake while another thread waits on behalf of all.
     #[inline]
-    pub(crate) fn awake_beside(&self) -> Duration {
+    pub(crate) fn awake_limit_of_followers(&self) -> Duration {
         match self.contention.competitors() {
             Competitors::None => self.limit,
             Competitors::Waiting => self.contended_limit(),

@@ -58,7 +58,7 @@ impl Firmware {
     /// ([`Firmware::ignored_inputs`]) and ignored.
     pub fn input(&mut self, now: Time, input: Input<'_>) {
         self.now = self.now.max(now);
-        let made_sense = match input {
+        let is_accepted = match input {
             Input::Doorbell {
                 vi,
                 side,
@@ -101,7 +101,7 @@ impl Firmware {
                 true
             }
         };
-        self.ignored_inputs += u64::from(!made_sense);
+        self.ignored_inputs += u64::from(!is_accepted);
     }
 
     fn ring(&mut self, vi: u32, side: Side, posted: (u64, u32), shadow: &[u8]) -> bool {

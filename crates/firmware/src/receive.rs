@@ -185,7 +185,8 @@ impl Firmware {
         Processed::Yes
     }
 
-    /// Drops a frame that contradicts those before it: a neighbour was lost where frames may be lost; elsewhere the connection breaks.
+    /// Drops a frame that contradicts those before it. On an unreliable interface a frame before it was lost; on a reliable one this is a
+    /// protocol error and breaks the connection.
     pub(crate) fn reject_out_of_place(
         &mut self,
         vi: u32,

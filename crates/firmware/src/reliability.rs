@@ -197,8 +197,8 @@ impl Firmware {
         }
     }
 
-    /// Sends unacknowledged frames again: those among the first `count` after the acknowledgement
-    /// that the peer is not known to have. After a timeout no frame beyond it is known to have
+    /// Sends unacknowledged frames again: those that the peer is not known to have, and whose sequence number is at most `count` above
+    /// that of the first unacknowledged frame. After a timeout no frame beyond it is known to have
     /// arrived: a peer without room may have dropped frames that it had acknowledged out of order.
     fn resend(&mut self, vi: u32, count: u32, timeout: bool, card: &mut impl Card) {
         let selective = self.settings.reliable.retransmission == Retransmission::Selective;

@@ -260,8 +260,11 @@ pub unsafe extern "C" fn cwfs_mknod(
     unsafe {
         at(fs, path, |instance, path| {
             let kind = Kind::of_mode(kind_and_permissions).filter(|kind| kind.is_special());
-            let kind = kind
-                .ok_or_else(|| Failure::invalid("cwfs_mknod() makes pipes, sockets and devices"))?;
+            let kind = kind.ok_or_else(|| {
+                Failure::invalid(format!(
+                    "cwfs_mknod(): mode {kind_and_permissions:#o} is no pipe, socket or device; use cwfs_open() or cwfs_mkdir()"
+                ))
+            })?;
             let mode = mode(kind_and_permissions & !libc::S_IFMT)?;
             let device = u32::try_from(device)
                 .map_err(|_| Failure::invalid("a device's number has at most 32 bits"))?;

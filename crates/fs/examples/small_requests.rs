@@ -25,7 +25,7 @@ const REQUEST_BYTES: usize = 4 << 10;
 const REQUESTS: u32 = 20_000;
 /// The same where two clusters are compared: so few that other activity of the machine affects both clusters
 /// alike.
-const REQUESTS_IN_TURN: u32 = 500;
+const REQUESTS_PER_SAMPLE: u32 = 500;
 
 /// Microseconds of a read and of a write.
 type Times = [f64; 2];
@@ -93,13 +93,13 @@ fn compare(
         };
         let [one, other] = rules.map(|rule| Stand::start(method, rule, processors));
         let (mut one, mut other) = (one?, other?);
-        for turn in 0..REQUESTS / REQUESTS_IN_TURN {
-            let (first, last) = match turn % 2 {
+        for sample in 0..REQUESTS / REQUESTS_PER_SAMPLE {
+            let (first, last) = match sample % 2 {
                 0 => (&mut one, &mut other),
                 _ => (&mut other, &mut one),
             };
-            first.measure(REQUESTS_IN_TURN)?;
-            last.measure(REQUESTS_IN_TURN)?;
+            first.measure(REQUESTS_PER_SAMPLE)?;
+            last.measure(REQUESTS_PER_SAMPLE)?;
         }
         let (with, beside) = match round % 2 {
             0 => (one.medians(), other.medians()),

@@ -38,7 +38,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(5);
 /// The mode of the socket's directory: users can reach the socket, and cannot list the directory.
 const DIRECTORY_MODE: u32 = 0o711;
 /// Most calls accepted in one round, before those that wait are served again.
-const ACCEPTS_PER_TURN: usize = 64;
+const ACCEPTS_PER_ROUND: usize = 64;
 /// How long the agent pauses when it cannot accept calls: no event shows when it can.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -256,7 +256,7 @@ impl Agent {
     /// Accepts calls. Returns whether the agent has to pause because it cannot accept any.
     fn accept(&mut self) -> bool {
         let farewell = Reply::Busy("it has no file descriptors left".to_owned()).to_bytes();
-        for _ in 0..ACCEPTS_PER_TURN {
+        for _ in 0..ACCEPTS_PER_ROUND {
             match self.listener.accept(&farewell) {
                 Ok(Accepted::Connection(socket)) => self.admit(socket),
                 Ok(Accepted::TurnedAway(error)) => {

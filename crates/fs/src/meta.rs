@@ -32,7 +32,7 @@ mod fault;
 mod files;
 mod layout;
 mod layout_changes;
-mod made;
+mod leases_of_change;
 mod names;
 pub(crate) mod opens;
 mod orphans;
@@ -50,7 +50,7 @@ mod walk;
 mod xattrs;
 
 pub use layout::Layout;
-pub(crate) use made::single_name;
+pub(crate) use leases_of_change::single_name;
 pub(crate) use service::Executed;
 pub use service::removals::Removal;
 pub use service::{Reader, Service, accept_loss};

@@ -211,9 +211,8 @@ impl Clients {
             operation: "wait",
             subject: self.configuration.name.escape_debug().to_string(),
             errno: Errno::ETIMEDOUT,
-            message:
-                "a call has waited for its turn until its time was over: others wait for a server"
-                    .to_owned(),
+            message: "a call waited behind others that use a server until its time was over"
+                .to_owned(),
             server: None,
         }
     }

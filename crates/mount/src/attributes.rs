@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use causeway_fs::Error;
-use causeway_fs::client::Seen;
+use causeway_fs::client::CacheStamp;
 use causeway_wire::fs::{Attributes, Errno, Kind, ObjectId, Timestamp};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
@@ -63,7 +63,7 @@ pub(crate) struct Shown {
     /// Stored bytes of its content. The size stands here in replies of which the kernel does not use the field, because it requests attributes again.
     pub(crate) stored: u64,
     /// If all of that is cached, by which lease.
-    pub(crate) seen: Option<Seen>,
+    pub(crate) seen: Option<CacheStamp>,
 }
 
 impl Shown {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use causeway_fs::Error;
 use causeway_fs::client::{
-    ClientOptions, EntryTimes, Era, Leases, Named, Passed, PassedEntry, Seen,
+    CacheStamp, ClientOptions, EntryTimes, Era, Leases, Named, Passed, PassedEntry,
 };
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Node, ObjectId, Place};
@@ -67,9 +67,9 @@ impl Caches {
         is_private: bool,
     ) -> Result<Self, Error> {
         let kernel = Arc::new(OnceLock::<KernelCache>::new());
-        let told = Arc::clone(&kernel);
+        let notifier = Arc::clone(&kernel);
         let recalled = move |passed: &[Passed]| {
-            if let Some(kernel) = told.get() {
+            if let Some(kernel) = notifier.get() {
                 kernel.forget(passed);
             }
         };
@@ -100,7 +100,7 @@ impl Caches {
     }
 
     /// An object that the kernel knows.
-    pub(crate) fn node(&self, object: ObjectId) -> Option<(Node, Seen)> {
+    pub(crate) fn node(&self, object: ObjectId) -> Option<(Node, CacheStamp)> {
         self.leases.node(object)
     }
 
@@ -114,8 +114,8 @@ impl Caches {
         self.leases.note_content(object, era);
     }
 
-    /// The kernel has this object, and makes a request about it. What it does not know yet it could not be told to forget, in the time
-    /// between a reply and when it has dealt with that.
+    /// The kernel has this object, and makes a request about it. Between a reply and the kernel's processing of it, an invalidation would be
+    /// ignored; this request proves that the reply has been processed.
     pub(crate) fn note_known(&self, object: ObjectId) {
         self.inodes
             .note_request(object, || self.leases.note_known(object, true));
@@ -132,7 +132,7 @@ impl Caches {
     pub(crate) fn reply_with(
         &self,
         object: ObjectId,
-        seen: Option<Seen>,
+        seen: Option<CacheStamp>,
         reply: impl FnOnce(&Duration),
     ) {
         let seen = seen.filter(|_| self.kernel.get().is_some());
@@ -144,7 +144,7 @@ impl Caches {
     pub(crate) fn reply_with_entry(
         &self,
         (directory, name): (ObjectId, &[u8]),
-        target: Option<(ObjectId, Option<Seen>)>,
+        target: Option<(ObjectId, Option<CacheStamp>)>,
         is_changed: bool,
         reply: impl FnOnce(&EntryTimes),
     ) {

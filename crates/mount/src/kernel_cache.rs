@@ -42,16 +42,16 @@ struct State {
     is_ended: bool,
 }
 
-/// Something that the kernel forgets under the lock of a directory.
+/// An item that the kernel forgets under the lock of a directory.
 #[derive(Debug)]
 struct Job {
     directory: ObjectId,
-    what: What,
+    item: CacheItem,
     batch: Arc<Batch>,
 }
 
 #[derive(Debug)]
-enum What {
+enum CacheItem {
     Name(Vec<u8>),
     /// The attributes of an object that the kernel may be about to learn of.
     Attributes(ObjectId),
@@ -88,7 +88,7 @@ impl KernelCache {
         let mut jobs = Vec::new();
         let mut last: Option<Instant> = None;
         for passed in passed {
-            let (directory, what, until) = match passed {
+            let (directory, item, until) = match passed {
                 Passed::Attributes {
                     object,
                     behind: None,
@@ -101,17 +101,17 @@ impl KernelCache {
                     object,
                     behind: Some(directory),
                     until,
-                } => (directory, What::Attributes(*object), until),
+                } => (directory, CacheItem::Attributes(*object), until),
                 Passed::Name {
                     directory,
                     name,
                     until,
-                } => (directory, What::Name(name.clone()), until),
+                } => (directory, CacheItem::Name(name.clone()), until),
             };
             last = last.max(Some(*until));
             jobs.push(Job {
                 directory: *directory,
-                what,
+                item,
                 batch: Arc::clone(&batch),
             });
         }
@@ -152,16 +152,16 @@ impl Drop for KernelCache {
 impl Queue {
     fn run(&self, notifier: &Notifier) {
         while let Some(job) = self.next() {
-            let name = match &job.what {
-                What::Name(name) => name,
-                What::Attributes(_) => NO_NAME,
+            let name = match &job.item {
+                CacheItem::Name(name) => name,
+                CacheItem::Attributes(_) => NO_NAME,
             };
             let directory = INodeNo(job.directory.0);
             if let Err(error) = notifier.inval_entry(directory, OsStr::from_bytes(name)) {
                 // The mount is at its end.
                 tracing::debug!(%error, "the kernel forgets nothing");
             }
-            if let What::Attributes(object) = job.what {
+            if let CacheItem::Attributes(object) = job.item {
                 forget_attributes(notifier, object);
             }
             job.batch.end_one();

@@ -37,7 +37,7 @@ impl LockFlags {
 
     /// Whether a request for a lock comes from `flock`. `request` is `fuser`'s form of it, behind which the kernel's form is kept.
     pub(crate) fn is_flock(&self, request: &Request, lock: &KernelLock) -> io::Result<bool> {
-        let known = Known {
+        let fields = RequestFields {
             number: request.unique().0,
             user: [request.uid(), request.gid(), request.pid()],
             lock: *lock,
@@ -45,18 +45,18 @@ impl LockFlags {
         let mut bytes = [0; HEADER + BODY];
         let place = std::ptr::from_ref(request).addr();
         self.memory.read_exact_at(&mut bytes, place as u64)?;
-        known.is_flock(&bytes)
+        fields.is_flock(&bytes)
     }
 }
 
 /// The fields of a request that `fuser` passes on.
-struct Known {
+struct RequestFields {
     number: u64,
     user: [u32; 3],
     lock: KernelLock,
 }
 
-impl Known {
+impl RequestFields {
     /// The bytes that the request must have, apart from length, operation and flags.
     fn expected(&self) -> [u8; HEADER + BODY] {
         let lock = &self.lock;
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn flags_count_only_behind_the_request_that_is_known() {
-        let known = Known {
+        let fields = RequestFields {
             number: 77,
             user: [1, 2, 3],
             lock: KernelLock {
@@ -113,19 +113,19 @@ mod tests {
                 pid: 10,
             },
         };
-        let mut request = known.expected();
-        assert!(!known.is_flock(&request).unwrap());
+        let mut request = fields.expected();
+        assert!(!fields.is_flock(&request).unwrap());
         // Another flag than that of `flock`.
         request[FLAGS] = 2;
-        assert!(!known.is_flock(&request).unwrap());
+        assert!(!fields.is_flock(&request).unwrap());
         request[FLAGS] = 3;
-        assert!(known.is_flock(&request).unwrap());
+        assert!(fields.is_flock(&request).unwrap());
         // Length and operation are not compared, all other fields are.
         request[0] = 88;
-        assert!(known.is_flock(&request).unwrap());
+        assert!(fields.is_flock(&request).unwrap());
         for at in (8..36).chain(HEADER..FLAGS) {
             request[at] ^= 1;
-            assert!(known.is_flock(&request).is_err(), "{at}");
+            assert!(fields.is_flock(&request).is_err(), "{at}");
             request[at] ^= 1;
         }
     }

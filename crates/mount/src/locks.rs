@@ -134,9 +134,9 @@ pub(crate) fn watch_signals(mounted: &Arc<Mounted>) -> io::Result<()> {
 /// Has the kernel and the mount drop what they have of a file on which a program has lost its locks: nobody reads it before the program
 /// has unlocked it.
 pub(crate) fn forget_at_loss(mounted: &Arc<Mounted>) {
-    let told: Weak<Mounted> = Arc::downgrade(mounted);
+    let weak: Weak<Mounted> = Arc::downgrade(mounted);
     mounted.clients.locks().on_loss(move |object| {
-        if let Some(mounted) = told.upgrade() {
+        if let Some(mounted) = weak.upgrade() {
             mounted.forget_read(object, || {});
         }
     });

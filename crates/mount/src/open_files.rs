@@ -118,13 +118,18 @@ impl OpenFiles {
     }
 
     /// Adds a handle. Returns whether its reads and writes go past the kernel's cache, too. They do if it appends, as the kernel does not know where the end
-    /// is. If `may_skip`, those of a program that only writes do while nobody reads through the cache: the next opening would drop what the kernel
+    /// is. If `may_bypass_cache`, those of a program that only writes do while nobody reads through the cache: the next opening would drop what the kernel
     /// keeps of its bytes. Then those of programs that open the file to read meanwhile also do, which see such writes at once.
-    pub(crate) fn open(&self, object: ObjectId, access: Access, may_skip: bool) -> (Shared, bool) {
+    pub(crate) fn open(
+        &self,
+        object: ObjectId,
+        access: Access,
+        may_bypass_cache: bool,
+    ) -> (Shared, bool) {
         let mut known = self.lock();
         let open = known.entry(object).or_default();
         let is_uncached = access.appends
-            || may_skip
+            || may_bypass_cache
                 && match access.reads {
                     true => open.writers > 0,
                     false => open.readers == 0,

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Client, CreateOptions, File, Named, Seen, Space};
+use causeway_fs::client::{CacheStamp, Client, CreateOptions, File, Named, Space};
 use causeway_wire::fs::{
     Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, Region, SetAttributes,
 };
@@ -102,7 +102,7 @@ impl Mounted {
     }
 
     /// What a name stands for. How much of a file with holes is stored only [`Mounted::attributes`] says.
-    fn looked_up(&self, node: &Node, seen: Option<Seen>) -> Shown {
+    fn looked_up(&self, node: &Node, seen: Option<CacheStamp>) -> Shown {
         let has_holes = matches!(node.body, Body::Striped { sparse: true, .. });
         Shown {
             seen: seen.filter(|_| !has_holes),
@@ -163,7 +163,7 @@ impl Mounted {
     }
 
     /// An object's node, which may be cached.
-    fn node(&self, object: ObjectId) -> Outcome<(Node, Option<Seen>)> {
+    fn node(&self, object: ObjectId) -> Outcome<(Node, Option<CacheStamp>)> {
         match self.caches.node(object) {
             Some((node, seen)) => Ok((node, Some(seen))),
             None => self.clients.own(|client| client.stat_object_cached(object)),
@@ -284,7 +284,7 @@ impl Mounted {
         parent: ObjectId,
         name: &[u8],
         (mode, exclusive): (u16, bool),
-        (access, may_skip): (Access, bool),
+        (access, may_bypass_cache): (Access, bool),
     ) -> Outcome<(Shown, bool)> {
         let at = || Place::from((parent, name));
         let options = CreateOptions {
@@ -298,7 +298,7 @@ impl Mounted {
         match made {
             Ok(file) => {
                 let shown = self.made(&file.node);
-                let (shared, is_uncached) = self.files.open(shown.object, access, may_skip);
+                let (shared, is_uncached) = self.files.open(shown.object, access, may_bypass_cache);
                 *shared.lock() = Some(file);
                 Ok((shown, is_uncached))
             }
@@ -359,12 +359,12 @@ impl Mounted {
     pub(crate) fn open(
         &self,
         object: ObjectId,
-        (access, may_skip): (Access, bool),
+        (access, may_bypass_cache): (Access, bool),
         truncate: bool,
         drop_privileges: bool,
     ) -> Outcome<bool> {
         self.caches.note_known(object);
-        let (shared, is_uncached) = self.files.open(object, access, may_skip);
+        let (shared, is_uncached) = self.files.open(object, access, may_bypass_cache);
         let opened = self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, true)?;

@@ -11,7 +11,7 @@ use causeway_mpi::window::{Access, Action, Change};
 
 use causeway_sys::blocks::{self, Source};
 
-use crate::library::{Inside, Placed, Rest, with};
+use crate::library::{Handles, Inside, ProgramBuffer, with};
 use crate::types::{Handle, count_of};
 
 /// A buffer as a call describes it: address, count, datatype.
@@ -33,16 +33,16 @@ struct Target {
 /// # Safety
 /// MPI's contract for the buffer of an access.
 #[inline(always)]
-unsafe fn placed<'a>(
-    rest: &'a Rest<'_>,
+unsafe fn buffer_of<'a>(
+    handles: &'a Handles<'_>,
     buffer: Option<Described>,
     writable: bool,
-) -> Result<Option<Placed<'a>>> {
+) -> Result<Option<ProgramBuffer<'a>>> {
     match buffer {
         None => Ok(None),
         // SAFETY: the caller's promise.
         Some((base, count, datatype)) => unsafe {
-            Ok(Some(rest.placed(base, count, datatype, writable)?))
+            Ok(Some(handles.buffer_of(base, count, datatype, writable)?))
         },
     }
 }
@@ -59,20 +59,20 @@ unsafe fn described<R>(
     is_request: bool,
     body: impl FnOnce(&mut Process, &Access<'_>) -> Result<R>,
 ) -> Result<R> {
-    with(|process, rest| {
-        let datatype = rest.datatype(target.datatype)?;
+    with(|process, handles| {
+        let datatype = handles.datatype(target.datatype)?;
         let count = count_of(target.count)?;
         // SAFETY: the caller's promise.
         let (origin, compare, result) = unsafe {
-            let origin = placed(rest, origin, false)?;
-            let compare = placed(rest, compare, false)?;
-            (origin, compare, placed(rest, result, true)?)
+            let origin = buffer_of(handles, origin, false)?;
+            let compare = buffer_of(handles, compare, false)?;
+            (origin, compare, buffer_of(handles, result, true)?)
         };
         let access = Access {
             action,
-            origin: origin.as_ref().map(Placed::buffer),
-            compare: compare.as_ref().map(Placed::buffer),
-            result: result.as_ref().map(Placed::buffer),
+            origin: origin.as_ref().map(ProgramBuffer::buffer),
+            compare: compare.as_ref().map(ProgramBuffer::buffer),
+            result: result.as_ref().map(ProgramBuffer::buffer),
             rank: target.rank,
             displacement: target.displacement,
             count,
@@ -146,9 +146,9 @@ unsafe fn copied(is_put: bool, (base, many, of): Described, target: Target) -> R
         return Ok(false);
     }
     let mut inside = Inside::enter()?;
-    let (process, rest) = inside.parts()?;
+    let (process, handles) = inside.parts()?;
     let bytes = u64::try_from(many).ok();
-    let bytes = bytes.and_then(|many| many.checked_mul(rest.unit(of)));
+    let bytes = bytes.and_then(|many| many.checked_mul(handles.unit(of)));
     let Some(len @ 1..=SHORT) = bytes else {
         return Ok(false);
     };
@@ -311,8 +311,8 @@ unsafe fn changed(
     target: Target,
 ) -> Result<bool> {
     let mut inside = Inside::enter()?;
-    let (process, rest) = inside.parts()?;
-    if result.is_null() || !change.is_simple(rest.datatype(target.datatype)?.basic()) {
+    let (process, handles) = inside.parts()?;
+    if result.is_null() || !change.is_simple(handles.datatype(target.datatype)?.basic()) {
         return Ok(false);
     }
     // SAFETY: the caller's promise: the datatype, which was looked at, has 8 bytes.

@@ -10,7 +10,7 @@ use causeway_mpi::operation::Operation;
 use causeway_mpi::process::Process;
 use causeway_mpi::steps::Steps;
 
-use crate::library::{Rest, complete, enter, with};
+use crate::library::{Handles, complete, enter, with};
 use crate::node;
 use crate::types::{Callback, Handle, In, Numbers, Out, array, is_in_place, too_many};
 
@@ -28,7 +28,7 @@ pub(crate) enum Layout {
 /// # Safety
 /// MPI's contract for the buffer of a collective operation.
 pub(crate) unsafe fn blocks(
-    rest: &Rest<'_>,
+    handles: &Handles<'_>,
     buffer: *const c_void,
     layout: Layout,
     many: u32,
@@ -39,15 +39,15 @@ pub(crate) unsafe fn blocks(
     unsafe {
         let part = |bytes: i64, count, datatype| {
             let base = buffer.wrapping_byte_offset(bytes as isize);
-            rest.owned_buffer(base, count, datatype, writable)
+            handles.owned_buffer(base, count, datatype, writable)
         };
         match layout {
             Layout::Even(count, handle) => {
-                let datatype = rest.datatype(handle)?;
+                let datatype = handles.datatype(handle)?;
                 let step = datatype.extent();
                 if datatype.is_contiguous() {
                     let all = count.checked_mul(i64::from(many)).ok_or_else(too_many)?;
-                    let memory = rest.owned_buffer(buffer, all, handle, writable)?.memory;
+                    let memory = handles.owned_buffer(buffer, all, handle, writable)?.memory;
                     return Ok(Blocks::Even {
                         memory,
                         blocks: many,
@@ -61,7 +61,7 @@ pub(crate) unsafe fn blocks(
             Layout::Uneven(counts, displacements, handle) => {
                 let counts = counts.read(number, "the counts")?;
                 let displacements = displacements.read(number, "the displacements")?;
-                let step = rest.datatype(handle)?.extent();
+                let step = handles.datatype(handle)?.extent();
                 let each = counts
                     .iter()
                     .zip(displacements)
@@ -275,14 +275,14 @@ unsafe fn start_bcast(
     root: c_int,
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         if Role::of(process, root, comm)? == Role::None {
             return process.nothing(comm);
         }
         let start =
             |buffer: causeway_mpi::buffer::Buffer<'_>| process.broadcast(buffer, root, comm);
         // SAFETY: the caller keeps MPI's contract.
-        unsafe { rest.buffer(buffer, count, datatype, true, start) }
+        unsafe { handles.buffer(buffer, count, datatype, true, start) }
     })
 }
 
@@ -294,15 +294,15 @@ unsafe fn start_gather_of(
     root: c_int,
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         let (many, role) = (blocks_of(process, comm)?, Role::of(process, root, comm)?);
         // SAFETY: the caller's promise. What only the root has is looked at there only.
         unsafe {
             let own = Layout::Even(sendcount, sendtype);
             let from = role.has_own(is_in_place(sendbuf));
-            let from = from.then(|| blocks(rest, sendbuf, own, 1, false));
+            let from = from.then(|| blocks(handles, sendbuf, own, 1, false));
             let into = role.is_root();
-            let into = into.then(|| blocks(rest, recvbuf, layout, many, true));
+            let into = into.then(|| blocks(handles, recvbuf, layout, many, true));
             let (from, into) = (from.transpose()?, into.transpose()?);
             process.gather(from.as_ref(), into.as_ref(), root, comm)
         }
@@ -362,15 +362,15 @@ unsafe fn start_scatter_of(
     root: c_int,
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         let (many, role) = (blocks_of(process, comm)?, Role::of(process, root, comm)?);
         // SAFETY: the caller's promise. What only the root has is looked at there only.
         unsafe {
             let from = role.is_root();
-            let from = from.then(|| blocks(rest, sendbuf, layout, many, false));
+            let from = from.then(|| blocks(handles, sendbuf, layout, many, false));
             let own = Layout::Even(recvcount, recvtype);
             let into = role.has_own(is_in_place(recvbuf));
-            let into = into.then(|| blocks(rest, recvbuf, own, 1, true));
+            let into = into.then(|| blocks(handles, recvbuf, own, 1, true));
             let (from, into) = (from.transpose()?, into.transpose()?);
             process.scatter(from.as_ref(), into.as_ref(), root, comm)
         }
@@ -429,21 +429,21 @@ unsafe fn start_allgather_of(
     (recvbuf, layout): (Out, Layout),
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         let many = blocks_of(process, comm)?;
         // SAFETY: the caller's promise.
         unsafe {
             let from = match is_in_place(sendbuf) {
                 true => None,
                 false => Some(blocks(
-                    rest,
+                    handles,
                     sendbuf,
                     Layout::Even(sendcount, sendtype),
                     1,
                     false,
                 )?),
             };
-            let into = blocks(rest, recvbuf, layout, many, true)?;
+            let into = blocks(handles, recvbuf, layout, many, true)?;
             process.allgather(from.as_ref(), &into, comm)
         }
     })
@@ -487,15 +487,15 @@ unsafe fn start_alltoall_of(
     (recvbuf, into): (Out, Layout),
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         let many = blocks_of(process, comm)?;
         // SAFETY: the caller's promise.
         unsafe {
             let from = match is_in_place(sendbuf) {
                 true => None,
-                false => Some(blocks(rest, sendbuf, from, many, false)?),
+                false => Some(blocks(handles, sendbuf, from, many, false)?),
             };
-            let into = blocks(rest, recvbuf, into, many, true)?;
+            let into = blocks(handles, recvbuf, into, many, true)?;
             process.alltoall(from.as_ref(), &into, comm)
         }
     })
@@ -566,10 +566,10 @@ struct Operands {
 
 /// # Safety
 /// MPI's contract for the buffers of a reduction.
-unsafe fn reduction(rest: &Rest<'_>, of: Operands) -> Result<Reduction> {
+unsafe fn reduction(handles: &Handles<'_>, of: Operands) -> Result<Reduction> {
     let describe = |buffer: In, writable| {
         // SAFETY: the caller's promise.
-        unsafe { rest.owned_buffer(buffer, of.count, of.datatype, writable) }
+        unsafe { handles.owned_buffer(buffer, of.count, of.datatype, writable) }
     };
     let from = match of.from {
         Some(from) if !is_in_place(from) => Some(describe(from, false)?),
@@ -579,13 +579,13 @@ unsafe fn reduction(rest: &Rest<'_>, of: Operands) -> Result<Reduction> {
         Some(into) => Some(describe(*into, true)?),
         None => None,
     };
-    let what = match rest.operations.find(of.op) {
+    let what = match handles.operations.find(of.op) {
         Some(operation) => Ok((operation.clone(), of.datatype)),
         None => Err(of.op),
     };
     Reduction::new(
         what,
-        rest.datatype(of.datatype)?,
+        handles.datatype(of.datatype)?,
         from.as_ref(),
         into.as_ref(),
     )
@@ -605,9 +605,9 @@ pub(crate) unsafe fn reduce_local(
         datatype,
         op,
     };
-    let active = with(|process, rest| {
+    let active = with(|process, handles| {
         // SAFETY: the caller keeps MPI's contract.
-        let steps = Process::reduce_local(&unsafe { reduction(rest, of) }?);
+        let steps = Process::reduce_local(&unsafe { reduction(handles, of) }?);
         process.begin(steps)
     })?;
     complete(active).map(drop)
@@ -629,7 +629,7 @@ unsafe fn start_allreduce(
         op,
     };
     // SAFETY: the caller keeps MPI's contract.
-    with(|process, rest| process.allreduce(&unsafe { reduction(rest, of) }?, comm))
+    with(|process, handles| process.allreduce(&unsafe { reduction(handles, of) }?, comm))
 }
 
 unsafe fn start_reduce(
@@ -641,7 +641,7 @@ unsafe fn start_reduce(
     root: c_int,
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         let role = Role::of(process, root, comm)?;
         if role == Role::None {
             return process.nothing(comm);
@@ -654,7 +654,7 @@ unsafe fn start_reduce(
             op,
         };
         // SAFETY: the caller keeps MPI's contract.
-        process.reduce(&unsafe { reduction(rest, of) }?, root, comm)
+        process.reduce(&unsafe { reduction(handles, of) }?, root, comm)
     })
 }
 
@@ -666,12 +666,19 @@ unsafe fn start_reduce_scatter(
     op: Handle,
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         let many = process.communicator(comm)?.size() as usize;
         // SAFETY: the caller keeps MPI's contract.
         unsafe {
             let counts = recvcounts.read(many, "recvcounts")?;
-            reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm)
+            reduce_parts(
+                process,
+                handles,
+                (from, into),
+                &counts,
+                (datatype, op),
+                comm,
+            )
         }
     })
 }
@@ -684,10 +691,19 @@ unsafe fn start_reduce_scatter_block(
     op: Handle,
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         let counts = vec![recvcount; process.communicator(comm)?.size() as usize];
         // SAFETY: the caller keeps MPI's contract.
-        unsafe { reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm) }
+        unsafe {
+            reduce_parts(
+                process,
+                handles,
+                (from, into),
+                &counts,
+                (datatype, op),
+                comm,
+            )
+        }
     })
 }
 
@@ -695,7 +711,7 @@ unsafe fn start_reduce_scatter_block(
 /// MPI's contract for a reduce-scatter.
 unsafe fn reduce_parts(
     process: &mut Process,
-    rest: &Rest<'_>,
+    handles: &Handles<'_>,
     (from, into): (In, Out),
     counts: &[i64],
     (datatype, op): (Handle, Handle),
@@ -718,8 +734,8 @@ unsafe fn reduce_parts(
     };
     // SAFETY: the caller's promise.
     unsafe {
-        let reduction = reduction(rest, of)?;
-        let mine = rest.owned_buffer(into, counts[rank], datatype, true)?;
+        let reduction = reduction(handles, of)?;
+        let mine = handles.owned_buffer(into, counts[rank], datatype, true)?;
         process.reduce_scatter(&reduction, &parts, &mine, comm)
     }
 }
@@ -736,7 +752,7 @@ macro_rules! scans {
         ) -> Result<Steps> {
             let of = Operands { from: Some(from), into: Some(into), count, datatype, op };
             // SAFETY: the caller keeps MPI's contract.
-            with(|process, rest| process.scan(&unsafe { reduction(rest, of) }?, $kind, comm))
+            with(|process, handles| process.scan(&unsafe { reduction(handles, of) }?, $kind, comm))
         }
     )*};
 }

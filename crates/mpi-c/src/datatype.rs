@@ -359,7 +359,7 @@ pub(crate) unsafe fn pack(
     unsafe {
         let at = position.read();
         let (into, room) = rest_of((outbuf, outsize, at))?;
-        let from = with(|_, rest| rest.owned_buffer(inbuf, incount, datatype, false))?;
+        let from = with(|_, handles| handles.owned_buffer(inbuf, incount, datatype, false))?;
         let packed = from.packed()?;
         if packed.len() > room {
             let text = format!("{} bytes, where there is room for {room}", packed.len());
@@ -384,7 +384,7 @@ pub(crate) unsafe fn unpack(
     unsafe {
         let at = position.read();
         let (from, left) = rest_of((inbuf.cast_mut(), insize, at))?;
-        let into = with(|_, rest| rest.owned_buffer(outbuf, outcount, datatype, true))?;
+        let into = with(|_, handles| handles.owned_buffer(outbuf, outcount, datatype, true))?;
         let needed = into.bytes_of_data()? as usize;
         if needed > left {
             let text = format!("{needed} bytes, where {left} are left");

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use causeway_mpi::error::Result;
-use causeway_mpi::io::access::{Place, What, access, begin_split};
+use causeway_mpi::io::access::{FilePosition, IoAccess, access, begin_split};
 use causeway_mpi::io::file::{SplitKind, SplitPlace};
 use causeway_mpi::process::Active;
 use causeway_mpi::status::Status as Known;
@@ -21,10 +21,11 @@ unsafe fn transfer(
     called: &'static str,
     fh: Handle,
     (buf, count, datatype): Elements,
-    what: What,
+    what: IoAccess,
 ) -> Result<Known> {
     // SAFETY: the caller's promise.
-    let buffer = with(|_, rest| unsafe { rest.owned_buffer(buf, count, datatype, !what.writes) });
+    let buffer =
+        with(|_, handles| unsafe { handles.owned_buffer(buf, count, datatype, !what.writes) });
     access(&mut Surface(called), fh, what, &buffer)
 }
 
@@ -34,7 +35,7 @@ unsafe fn blocking(
     called: &'static str,
     fh: Handle,
     elements: Elements,
-    what: What,
+    what: IoAccess,
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
@@ -50,7 +51,7 @@ unsafe fn nonblocking(
     called: &'static str,
     fh: Handle,
     elements: Elements,
-    what: What,
+    what: IoAccess,
     request: *mut Handle,
 ) -> Result<()> {
     with(|process, _| process.check_room_for_request())?;
@@ -69,10 +70,11 @@ unsafe fn begin(
     called: &'static str,
     fh: Handle,
     (buf, count, datatype): Elements,
-    what: What,
+    what: IoAccess,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    let buffer = with(|_, rest| unsafe { rest.owned_buffer(buf, count, datatype, !what.writes) });
+    let buffer =
+        with(|_, handles| unsafe { handles.owned_buffer(buf, count, datatype, !what.writes) });
     begin_split(&mut Surface(called), fh, what.writes, what.place, buffer)
 }
 
@@ -89,7 +91,7 @@ macro_rules! accesses {
             datatype: Handle,
             $($last: $ty,)?
         ) -> Result<()> {
-            let what = What { writes: $writes, place: $place, together: !$called.is_empty() };
+            let what = IoAccess { writes: $writes, place: $place, together: !$called.is_empty() };
             // SAFETY: the caller keeps MPI's contract.
             unsafe { $how($called, fh, (buf.cast(), count, datatype), what $(, $last)?) }
         }
@@ -97,34 +99,34 @@ macro_rules! accesses {
 }
 
 accesses! {
-    file_read_at(offset; *mut c_void; status: *mut Status) = blocking, false, Place::At(offset), "";
-    file_write_at(offset; *const c_void; status: *mut Status) = blocking, true, Place::At(offset), "";
-    file_read_at_all(offset; *mut c_void; status: *mut Status) = blocking, false, Place::At(offset), "MPI_File_read_at_all";
-    file_write_at_all(offset; *const c_void; status: *mut Status) = blocking, true, Place::At(offset), "MPI_File_write_at_all";
-    file_iread_at(offset; *mut c_void; request: *mut Handle) = nonblocking, false, Place::At(offset), "";
-    file_iwrite_at(offset; *const c_void; request: *mut Handle) = nonblocking, true, Place::At(offset), "";
-    file_iread_at_all(offset; *mut c_void; request: *mut Handle) = nonblocking, false, Place::At(offset), "";
-    file_iwrite_at_all(offset; *const c_void; request: *mut Handle) = nonblocking, true, Place::At(offset), "";
-    file_read_at_all_begin(offset; *mut c_void) = begin, false, Place::At(offset), "MPI_File_read_at_all_begin";
-    file_write_at_all_begin(offset; *const c_void) = begin, true, Place::At(offset), "MPI_File_write_at_all_begin";
-    file_read(; *mut c_void; status: *mut Status) = blocking, false, Place::Pointer, "";
-    file_write(; *const c_void; status: *mut Status) = blocking, true, Place::Pointer, "";
-    file_read_all(; *mut c_void; status: *mut Status) = blocking, false, Place::Pointer, "MPI_File_read_all";
-    file_write_all(; *const c_void; status: *mut Status) = blocking, true, Place::Pointer, "MPI_File_write_all";
-    file_iread(; *mut c_void; request: *mut Handle) = nonblocking, false, Place::Pointer, "";
-    file_iwrite(; *const c_void; request: *mut Handle) = nonblocking, true, Place::Pointer, "";
-    file_iread_all(; *mut c_void; request: *mut Handle) = nonblocking, false, Place::Pointer, "";
-    file_iwrite_all(; *const c_void; request: *mut Handle) = nonblocking, true, Place::Pointer, "";
-    file_read_all_begin(; *mut c_void) = begin, false, Place::Pointer, "MPI_File_read_all_begin";
-    file_write_all_begin(; *const c_void) = begin, true, Place::Pointer, "MPI_File_write_all_begin";
-    file_read_shared(; *mut c_void; status: *mut Status) = blocking, false, Place::Shared, "";
-    file_write_shared(; *const c_void; status: *mut Status) = blocking, true, Place::Shared, "";
-    file_iread_shared(; *mut c_void; request: *mut Handle) = nonblocking, false, Place::Shared, "";
-    file_iwrite_shared(; *const c_void; request: *mut Handle) = nonblocking, true, Place::Shared, "";
-    file_read_ordered(; *mut c_void; status: *mut Status) = blocking, false, Place::Ordered, "MPI_File_read_ordered";
-    file_write_ordered(; *const c_void; status: *mut Status) = blocking, true, Place::Ordered, "MPI_File_write_ordered";
-    file_read_ordered_begin(; *mut c_void) = begin, false, Place::Ordered, "MPI_File_read_ordered_begin";
-    file_write_ordered_begin(; *const c_void) = begin, true, Place::Ordered, "MPI_File_write_ordered_begin";
+    file_read_at(offset; *mut c_void; status: *mut Status) = blocking, false, FilePosition::At(offset), "";
+    file_write_at(offset; *const c_void; status: *mut Status) = blocking, true, FilePosition::At(offset), "";
+    file_read_at_all(offset; *mut c_void; status: *mut Status) = blocking, false, FilePosition::At(offset), "MPI_File_read_at_all";
+    file_write_at_all(offset; *const c_void; status: *mut Status) = blocking, true, FilePosition::At(offset), "MPI_File_write_at_all";
+    file_iread_at(offset; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::At(offset), "";
+    file_iwrite_at(offset; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::At(offset), "";
+    file_iread_at_all(offset; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::At(offset), "";
+    file_iwrite_at_all(offset; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::At(offset), "";
+    file_read_at_all_begin(offset; *mut c_void) = begin, false, FilePosition::At(offset), "MPI_File_read_at_all_begin";
+    file_write_at_all_begin(offset; *const c_void) = begin, true, FilePosition::At(offset), "MPI_File_write_at_all_begin";
+    file_read(; *mut c_void; status: *mut Status) = blocking, false, FilePosition::Pointer, "";
+    file_write(; *const c_void; status: *mut Status) = blocking, true, FilePosition::Pointer, "";
+    file_read_all(; *mut c_void; status: *mut Status) = blocking, false, FilePosition::Pointer, "MPI_File_read_all";
+    file_write_all(; *const c_void; status: *mut Status) = blocking, true, FilePosition::Pointer, "MPI_File_write_all";
+    file_iread(; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::Pointer, "";
+    file_iwrite(; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::Pointer, "";
+    file_iread_all(; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::Pointer, "";
+    file_iwrite_all(; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::Pointer, "";
+    file_read_all_begin(; *mut c_void) = begin, false, FilePosition::Pointer, "MPI_File_read_all_begin";
+    file_write_all_begin(; *const c_void) = begin, true, FilePosition::Pointer, "MPI_File_write_all_begin";
+    file_read_shared(; *mut c_void; status: *mut Status) = blocking, false, FilePosition::Shared, "";
+    file_write_shared(; *const c_void; status: *mut Status) = blocking, true, FilePosition::Shared, "";
+    file_iread_shared(; *mut c_void; request: *mut Handle) = nonblocking, false, FilePosition::Shared, "";
+    file_iwrite_shared(; *const c_void; request: *mut Handle) = nonblocking, true, FilePosition::Shared, "";
+    file_read_ordered(; *mut c_void; status: *mut Status) = blocking, false, FilePosition::Ordered, "MPI_File_read_ordered";
+    file_write_ordered(; *const c_void; status: *mut Status) = blocking, true, FilePosition::Ordered, "MPI_File_write_ordered";
+    file_read_ordered_begin(; *mut c_void) = begin, false, FilePosition::Ordered, "MPI_File_read_ordered_begin";
+    file_write_ordered_begin(; *const c_void) = begin, true, FilePosition::Ordered, "MPI_File_write_ordered_begin";
 }
 
 macro_rules! ends {

@@ -24,7 +24,7 @@ use causeway_mpi::process::{Active, OpId, Parked, Process, Waited, Waker};
 use causeway_mpi::schedule::Call;
 use causeway_mpi::status::Status;
 use causeway_mpi::table::{Kind, Table};
-use causeway_sys::critical_section::{self, Entry, Next, PARENTS, Wait};
+use causeway_sys::critical_section::{self, CriticalSection, Next, PARENTS, Wait};
 use causeway_sys::memory::{BorrowedSpan, ForeignMemory, Memory};
 
 use crate::functions::{call_handler, call_operation};
@@ -104,7 +104,7 @@ pub(crate) static STAGE: Stage = Stage {
 struct Instance {
     library: UnsafeCell<Option<Library>>,
     /// Lets in one thread at a time, unless the program serializes its calls.
-    entry: Entry,
+    entry: CriticalSection,
     /// The program serializes its calls: it runs at a lower level than `MPI_THREAD_MULTIPLE`.
     is_serial: AtomicBool,
     /// Whether a call of such a program is inside.
@@ -119,7 +119,7 @@ unsafe impl Sync for Instance {}
 
 static INSTANCE: Instance = Instance {
     library: UnsafeCell::new(None),
-    entry: Entry::new(),
+    entry: CriticalSection::new(),
     is_serial: AtomicBool::new(false),
     is_entered: AtomicBool::new(false),
     waker: OnceLock::new(),
@@ -148,8 +148,8 @@ impl Inside {
 
     #[inline(always)]
     fn library(&mut self) -> &mut Library {
-        // SAFETY: no other thread uses the library until this is dropped: either threads take turns here, or the flag shows that no
-        // other call is here, and the program has threads take turns.
+        // SAFETY: no other thread uses the library until this is dropped: either `entry` lets in one thread at a time, or the flag shows that no
+        // other call is here, and the program serializes its calls (below `MPI_THREAD_MULTIPLE`).
         let library = unsafe { &mut *INSTANCE.library.get() };
         match library {
             Some(library) => library,
@@ -159,7 +159,7 @@ impl Inside {
 
     /// The process, and what calls need besides; an error unless the program has started.
     #[inline(always)]
-    pub(crate) fn parts(&mut self) -> Result<(&mut Process, Rest<'_>)> {
+    pub(crate) fn parts(&mut self) -> Result<(&mut Process, Handles<'_>)> {
         let Library {
             process: Some(process),
             types,
@@ -171,13 +171,13 @@ impl Inside {
         else {
             return Err(not_started());
         };
-        let rest = Rest {
+        let handles = Handles {
             types,
             predefined,
             foreign,
             operations,
         };
-        Ok((process, rest))
+        Ok((process, handles))
     }
 }
 
@@ -226,7 +226,7 @@ pub(crate) fn set_level(level: c_int, has_own_thread: bool, process: &mut Proces
     }
 }
 
-/// Has threads take turns from now on.
+/// From now on the library's lock serializes calls.
 pub(crate) fn share(process: &mut Process) {
     critical_section::prepare();
     // The library starts once.
@@ -294,10 +294,10 @@ pub(crate) fn wake_all() {
 
 /// Enters for a body that needs the process to have started.
 #[inline]
-pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Rest<'_>) -> Result<R>) -> Result<R> {
+pub(crate) fn with<R>(body: impl FnOnce(&mut Process, &mut Handles<'_>) -> Result<R>) -> Result<R> {
     let mut inside = Inside::enter()?;
-    let (process, mut rest) = inside.parts()?;
-    body(process, &mut rest)
+    let (process, mut handles) = inside.parts()?;
+    body(process, &mut handles)
 }
 
 #[cold]
@@ -310,8 +310,8 @@ pub(crate) fn not_started() -> Error {
     Error::new(abi::ERR_OTHER, text)
 }
 
-/// What calls need besides the process.
-pub(crate) struct Rest<'a> {
+/// What the handles of a call refer to, and the memory that it names: what calls need besides the process.
+pub(crate) struct Handles<'a> {
     types: &'a Table<Datatype>,
     predefined: &'a [Option<Datatype>],
     foreign: &'a ForeignMemory,
@@ -319,13 +319,13 @@ pub(crate) struct Rest<'a> {
 }
 
 /// Elements at an address of the program's.
-pub(crate) struct Placed<'a> {
+pub(crate) struct ProgramBuffer<'a> {
     memory: BorrowedSpan<'a>,
     count: u64,
     datatype: &'a Datatype,
 }
 
-impl Placed<'_> {
+impl ProgramBuffer<'_> {
     /// As a buffer.
     #[inline(always)]
     pub(crate) fn buffer(&self) -> Buffer<'_> {
@@ -398,7 +398,7 @@ fn datatype<'a>(
     }
 }
 
-impl Rest<'_> {
+impl Handles<'_> {
     /// The datatype of a handle.
     #[inline]
     pub(crate) fn datatype(&self, handle: Handle) -> Result<&Datatype> {
@@ -415,13 +415,13 @@ impl Rest<'_> {
         datatype.map_or(0, Datatype::unit)
     }
 
-    /// Describes `count` of a datatype at `base`, if they may be used for communication and lie in one piece, and nothing else is
-    /// unusual about them.
+    /// Describes `count` of a datatype at `base`, for communication. `None` if the type has gaps or is not committed, the count is 0 or negative, or `base` is null or
+    /// `MPI_IN_PLACE`, and for what the general path reports as an error.
     ///
     /// # Safety
-    /// As [`Rest::buffer`], until what the description is used for is complete.
+    /// As [`Handles::buffer`], until what the description is used for is complete.
     #[inline(always)]
-    pub(crate) unsafe fn plain(
+    pub(crate) unsafe fn contiguous_buffer(
         &self,
         base: *const c_void,
         count: i64,
@@ -454,22 +454,22 @@ impl Rest<'_> {
         body: impl FnOnce(Buffer<'_>) -> Result<R>,
     ) -> Result<R> {
         // SAFETY: the caller's promise.
-        let placed = unsafe { self.placed(base, count, handle, writable) }?;
+        let placed = unsafe { self.buffer_of(base, count, handle, writable) }?;
         body(placed.buffer())
     }
 
     /// The same, for the caller to use.
     ///
     /// # Safety
-    /// As [`Rest::buffer`], until what the description is used for is complete.
+    /// As [`Handles::buffer`], until what the description is used for is complete.
     #[inline(always)]
-    pub(crate) unsafe fn placed(
+    pub(crate) unsafe fn buffer_of(
         &self,
         base: *const c_void,
         count: i64,
         handle: Handle,
         writable: bool,
-    ) -> Result<Placed<'_>> {
+    ) -> Result<ProgramBuffer<'_>> {
         let datatype = self.datatype(handle)?;
         let count = count_of(count)?;
         if !datatype.is_committed() {
@@ -507,7 +507,7 @@ impl Rest<'_> {
         }
         // SAFETY: the caller's promise.
         let memory = unsafe { self.foreign.span(start, len, writable) };
-        Ok(Placed {
+        Ok(ProgramBuffer {
             memory,
             count,
             datatype,
@@ -517,7 +517,7 @@ impl Rest<'_> {
     /// The same, kept for as long as the operation goes on.
     ///
     /// # Safety
-    /// As [`Rest::buffer`].
+    /// As [`Handles::buffer`].
     pub(crate) unsafe fn owned_buffer(
         &self,
         base: *const c_void,
@@ -611,7 +611,7 @@ fn wait_and_release<T>(wait: &mut impl FnMut(&mut Process) -> Result<Waited<T>>)
                 process.end_wait();
             }
             let next = entry.next(&mut turn, awaited, |watched| process.prepare_wait(watched));
-            Ok((found, next, process.awake_beside()))
+            Ok((found, next, process.awake_limit_of_followers()))
         })?;
         called.wake();
         match next {

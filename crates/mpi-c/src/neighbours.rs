@@ -34,14 +34,14 @@ unsafe fn exchange(
     (recvbuf, into): (Out, Layout),
     comm: Handle,
 ) -> Result<Steps> {
-    with(|process, rest| {
+    with(|process, handles| {
         let neighbours = process.neighbours(comm)?;
         let (sources, destinations) = (neighbours.sources.len(), neighbours.destinations.len());
         let many = if is_same { 1 } else { destinations as u32 };
         // SAFETY: the caller's promise.
         unsafe {
-            let from = blocks(rest, sendbuf, from, many, false)?;
-            let into = blocks(rest, recvbuf, into, sources as u32, true)?;
+            let from = blocks(handles, sendbuf, from, many, false)?;
+            let into = blocks(handles, recvbuf, into, sources as u32, true)?;
             process.exchange_with_neighbours(&from, &into, is_same, comm)
         }
     })

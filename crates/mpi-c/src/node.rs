@@ -9,7 +9,7 @@ use causeway_mpi::node::{self, Operands, Started};
 use causeway_mpi::process::Process;
 
 use crate::file::Surface;
-use crate::library::{Placed, Rest, complete, with};
+use crate::library::{Handles, ProgramBuffer, complete, with};
 use crate::types::{Handle, In, Numbers, Out, count_of, is_in_place, too_many};
 
 /// Does an operation on a communicator that `start` begins.
@@ -17,11 +17,11 @@ use crate::types::{Handle, In, Numbers, Out, count_of, is_in_place, too_many};
 fn run(
     called: &'static str,
     comm: Handle,
-    start: impl Fn(&mut Process, &mut Rest<'_>) -> Result<Started>,
+    start: impl Fn(&mut Process, &mut Handles<'_>) -> Result<Started>,
 ) -> Result<bool> {
     loop {
-        let started = with(|process, rest| {
-            let started = start(process, rest);
+        let started = with(|process, handles| {
+            let started = start(process, handles);
             started.or_else(|error| process.refuse_in_area(comm, called, error))
         });
         match started? {
@@ -49,15 +49,15 @@ struct Reduced {
 /// MPI's contract for the buffers of a reduction.
 #[inline]
 unsafe fn reduced(
-    rest: &Rest<'_>,
+    handles: &Handles<'_>,
     of: Reduced,
     body: impl FnOnce(&Operands<'_>) -> Result<Started>,
 ) -> Result<Started> {
-    let is_of_program = rest.operations.find(of.op).is_some();
+    let is_of_program = handles.operations.find(of.op).is_some();
     // SAFETY: the caller's promise.
     let (from, into) = unsafe {
         let place = |(buffer, count): (In, i64), writable| {
-            rest.placed(buffer, count, of.datatype, writable)
+            handles.buffer_of(buffer, count, of.datatype, writable)
         };
         let from = of.from.filter(|(from, _)| !is_in_place(*from));
         let from = from.map(|from| place(from, false)).transpose()?;
@@ -65,8 +65,8 @@ unsafe fn reduced(
         (from, into.map(|into| place(into, true)).transpose()?)
     };
     body(&Operands {
-        from: from.as_ref().map(Placed::buffer),
-        into: into.as_ref().map(Placed::buffer),
+        from: from.as_ref().map(ProgramBuffer::buffer),
+        into: into.as_ref().map(ProgramBuffer::buffer),
         operation: (!is_of_program).then_some(of.op),
     })
 }
@@ -83,14 +83,14 @@ pub(crate) unsafe fn bcast(
     root: c_int,
     comm: Handle,
 ) -> Result<bool> {
-    run(called, comm, |process, rest| {
+    run(called, comm, |process, handles| {
         // SAFETY: the caller keeps MPI's contract. The arguments of a root of another group are read by
         // the operation over messages.
         let placed = unsafe {
             if process.communicator(comm)?.remote_group().is_some() {
                 return Ok(Started::ByMessages);
             }
-            rest.placed(buffer, count, datatype, true)?
+            handles.buffer_of(buffer, count, datatype, true)?
         };
         process.broadcast_in_area(&placed.buffer(), root, comm)
     })
@@ -111,10 +111,10 @@ pub(crate) unsafe fn allreduce(
         datatype,
         op,
     };
-    run(called, comm, |process, rest| {
+    run(called, comm, |process, handles| {
         let start = |of: &Operands<'_>| process.reduce_in_area(of, None, comm);
         // SAFETY: the caller keeps MPI's contract.
-        unsafe { reduced(rest, of, start) }
+        unsafe { reduced(handles, of, start) }
     })
 }
 
@@ -128,7 +128,7 @@ pub(crate) unsafe fn reduce(
     root: c_int,
     comm: Handle,
 ) -> Result<bool> {
-    run(called, comm, |process, rest| {
+    run(called, comm, |process, handles| {
         let communicator = process.communicator(comm)?;
         if communicator.remote_group().is_some() {
             return Ok(Started::ByMessages);
@@ -142,7 +142,7 @@ pub(crate) unsafe fn reduce(
         };
         let start = |of: &Operands<'_>| process.reduce_in_area(of, Some(root), comm);
         // SAFETY: the caller keeps MPI's contract.
-        unsafe { reduced(rest, of, start) }
+        unsafe { reduced(handles, of, start) }
     })
 }
 
@@ -150,7 +150,7 @@ pub(crate) unsafe fn reduce(
 /// MPI's contract for a reduce-scatter.
 unsafe fn reduce_parts(
     process: &mut Process,
-    rest: &Rest<'_>,
+    handles: &Handles<'_>,
     (from, into): (In, Out),
     counts: &[i64],
     (datatype, op): (Handle, Handle),
@@ -169,7 +169,7 @@ unsafe fn reduce_parts(
     };
     let start = |of: &Operands<'_>| process.reduce_scatter_in_area(of, &parts, comm);
     // SAFETY: the caller's promise.
-    unsafe { reduced(rest, of, start) }
+    unsafe { reduced(handles, of, start) }
 }
 
 pub(crate) unsafe fn reduce_scatter(
@@ -181,12 +181,19 @@ pub(crate) unsafe fn reduce_scatter(
     op: Handle,
     comm: Handle,
 ) -> Result<bool> {
-    run(called, comm, |process, rest| {
+    run(called, comm, |process, handles| {
         let many = process.communicator(comm)?.size() as usize;
         // SAFETY: the caller keeps MPI's contract.
         unsafe {
             let counts = recvcounts.read(many, "recvcounts")?;
-            reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm)
+            reduce_parts(
+                process,
+                handles,
+                (from, into),
+                &counts,
+                (datatype, op),
+                comm,
+            )
         }
     })
 }
@@ -200,10 +207,19 @@ pub(crate) unsafe fn reduce_scatter_block(
     op: Handle,
     comm: Handle,
 ) -> Result<bool> {
-    run(called, comm, |process, rest| {
+    run(called, comm, |process, handles| {
         let counts = vec![recvcount; process.communicator(comm)?.size() as usize];
         // SAFETY: the caller keeps MPI's contract.
-        unsafe { reduce_parts(process, rest, (from, into), &counts, (datatype, op), comm) }
+        unsafe {
+            reduce_parts(
+                process,
+                handles,
+                (from, into),
+                &counts,
+                (datatype, op),
+                comm,
+            )
+        }
     })
 }
 
@@ -213,14 +229,14 @@ pub(crate) unsafe fn reduce_scatter_block(
 /// MPI's contract for the buffer of a collective operation.
 #[inline]
 unsafe fn blocks<'a>(
-    rest: &'a Rest<'_>,
+    handles: &'a Handles<'_>,
     (buffer, count, datatype): (In, i64, Handle),
     many: u32,
     writable: bool,
-) -> Result<Placed<'a>> {
+) -> Result<ProgramBuffer<'a>> {
     let all = count.checked_mul(i64::from(many));
     // SAFETY: the caller's promise.
-    unsafe { rest.placed(buffer, all.ok_or_else(too_many)?, datatype, writable) }
+    unsafe { handles.buffer_of(buffer, all.ok_or_else(too_many)?, datatype, writable) }
 }
 
 /// Exchanges that `$start` begins: each process sends a block, the same to all or one to each, and receives one from each.
@@ -236,7 +252,7 @@ macro_rules! exchanges {
             recvtype: Handle,
             comm: Handle,
         ) -> Result<bool> {
-            run(called, comm, |process, rest| {
+            run(called, comm, |process, handles| {
                 let communicator = process.communicator(comm)?;
                 if communicator.remote_group().is_some() {
                     return Ok(Started::ByMessages);
@@ -246,11 +262,11 @@ macro_rules! exchanges {
                 let received = (recvbuf.cast_const(), recvcount, recvtype);
                 // SAFETY: the caller keeps MPI's contract.
                 let (from, into) = unsafe {
-                    let into = blocks(rest, received, $size, true)?;
-                    let from = (!is_in_place(sendbuf)).then(|| blocks(rest, sent, $sent, false));
+                    let into = blocks(handles, received, $size, true)?;
+                    let from = (!is_in_place(sendbuf)).then(|| blocks(handles, sent, $sent, false));
                     (from.transpose()?, into)
                 };
-                let from = from.as_ref().map(Placed::buffer);
+                let from = from.as_ref().map(ProgramBuffer::buffer);
                 process.$start(from.as_ref(), &into.buffer(), comm)
             })
         }

@@ -24,9 +24,9 @@ unsafe fn plan(
         let text = format!("{partitions} partitions");
         return Err(Error::new(abi::ERR_ARG, text));
     }
-    let handle = with(|process, rest| {
+    let handle = with(|process, handles| {
         let too_many = || Error::new(abi::ERR_COUNT, "so many elements do not fit in memory");
-        let of = rest.datatype(datatype)?;
+        let of = handles.datatype(datatype)?;
         let step = count.checked_mul(of.extent()).ok_or_else(too_many)?;
         let is_plain = of.is_contiguous();
         let all = count.checked_mul(many).ok_or_else(too_many)?;
@@ -35,10 +35,10 @@ unsafe fn plan(
         let (parts, whole) = unsafe {
             let part = |at: i64| {
                 let base = buf.wrapping_byte_offset((at * step) as isize);
-                rest.owned_buffer(base, count, datatype, !is_send)
+                handles.owned_buffer(base, count, datatype, !is_send)
             };
             let parts = (0..many).map(part).collect::<Result<Vec<_>>>()?;
-            let whole = is_plain.then(|| rest.owned_buffer(buf, all, datatype, !is_send));
+            let whole = is_plain.then(|| handles.owned_buffer(buf, all, datatype, !is_send));
             (parts, whole.transpose()?)
         };
         process.plan_partitioned(parts, whole.map(|whole| whole.memory), route, is_send)

@@ -21,10 +21,10 @@ unsafe fn start_send(
     route: Route,
     mode: Mode,
 ) -> Result<Active> {
-    with(|process, rest| {
+    with(|process, handles| {
         // SAFETY: the caller's promise.
         unsafe {
-            rest.buffer(buf, count, datatype, false, |from| {
+            handles.buffer(buf, count, datatype, false, |from| {
                 process.send(from, route, mode)
             })
         }
@@ -45,9 +45,9 @@ unsafe fn send_at_once(
         return Ok(false);
     }
     let mut inside = Inside::enter()?;
-    let (process, rest) = inside.parts()?;
+    let (process, handles) = inside.parts()?;
     // SAFETY: the caller's promise.
-    let memory = unsafe { rest.plain(buf, count, datatype, false) };
+    let memory = unsafe { handles.contiguous_buffer(buf, count, datatype, false) };
     Ok(memory.is_some_and(|memory| process.send_at_once(&memory, route)))
 }
 
@@ -58,10 +58,10 @@ unsafe fn start_receive(
     (buf, count, datatype): (*mut c_void, i64, Handle),
     route: Route,
 ) -> Result<Active> {
-    with(|process, rest| {
+    with(|process, handles| {
         // SAFETY: the caller's promise.
         unsafe {
-            rest.buffer(buf, count, datatype, true, |into| {
+            handles.buffer(buf, count, datatype, true, |into| {
                 process.receive(into, route)
             })
         }
@@ -92,12 +92,12 @@ unsafe fn send_waiting(
     complete(active).map(drop)
 }
 
-/// Starts to send a message that cannot leave at once.
+/// The general path of `MPI_Isend` and its like: starts to send a message that cannot leave at once.
 ///
 /// # Safety
 /// MPI's contract for a send, and the pointer is valid for writes.
 #[inline(never)]
-unsafe fn send_keeping(
+unsafe fn isend_general(
     buffer: (*const c_void, i64, Handle),
     route: Route,
     mode: Mode,
@@ -127,21 +127,21 @@ unsafe fn settle(done: Result<Known>, status: *mut Status) -> Result<()> {
     done.map(drop)
 }
 
-/// Starts to receive a message that may have come, or what else is unusual, and looks whether it has: a thread that shares the library
+/// The general path of `MPI_Recv`: starts to receive a message that may have come, or one that the fast path leaves, and polls once for it: a thread that shares the library
 /// with others enters it once for a message that is there.
 ///
 /// # Safety
 /// MPI's contract for a receive.
 #[inline(never)]
-unsafe fn receive_looking(
+unsafe fn recv_general(
     mut inside: Inside,
     (buf, count, datatype): (*mut c_void, i64, Handle),
     route: Route,
 ) -> Result<(Waited<Known>, Active)> {
-    let (process, rest) = inside.parts()?;
+    let (process, handles) = inside.parts()?;
     // SAFETY: the caller's promise.
     let mut active = unsafe {
-        rest.buffer(buf, count, datatype, true, |into| {
+        handles.buffer(buf, count, datatype, true, |into| {
             process.receive(into, route)
         })
     }?;
@@ -152,21 +152,21 @@ unsafe fn receive_looking(
     Ok((found, active))
 }
 
-/// Starts to receive a message that may have come, or what else is unusual. Returns the handle of its request.
+/// The general path of `MPI_Irecv`: starts to receive a message that may have come, or one that the fast path leaves. Returns the handle of its request.
 ///
 /// # Safety
 /// MPI's contract for a receive.
 #[inline(never)]
-unsafe fn receive_keeping(
+unsafe fn irecv_general(
     mut inside: Inside,
     (buf, count, datatype): (*mut c_void, i64, Handle),
     route: Route,
 ) -> Result<Handle> {
-    let (process, rest) = inside.parts()?;
+    let (process, handles) = inside.parts()?;
     process.check_room_for_request()?;
     // SAFETY: the caller's promise.
     let active = unsafe {
-        rest.buffer(buf, count, datatype, true, |into| {
+        handles.buffer(buf, count, datatype, true, |into| {
             process.receive(into, route)
         })
     }?;
@@ -211,7 +211,7 @@ macro_rules! sends {
                     request.write(FINISHED);
                     return Ok(());
                 }
-                send_keeping((buf, count, datatype), route, $mode, request)
+                isend_general((buf, count, datatype), route, $mode, request)
             }
         }
 
@@ -227,8 +227,8 @@ macro_rules! sends {
             let route = Route { rank, tag, communicator };
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                let handle = with(|process, rest| {
-                    let from = rest.owned_buffer(buf, count, datatype, false)?;
+                let handle = with(|process, handles| {
+                    let from = handles.owned_buffer(buf, count, datatype, false)?;
                     process.check_destination(route)?;
                     process.plan(Plan::Send { from, route, mode: $mode })
                 })?;
@@ -264,10 +264,10 @@ pub(crate) unsafe fn recv(
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
         let mut inside = Inside::enter()?;
-        let (process, rest) = inside.parts()?;
-        let received = match rest.plain(buf, count, datatype, true) {
+        let (process, handles) = inside.parts()?;
+        let received = match handles.contiguous_buffer(buf, count, datatype, true) {
             Some(memory) => process.receive_alone(&memory, route, !status.is_null()),
-            None => Received::Unusual,
+            None => Received::NeedsGeneralPath,
         };
         let done = match received {
             Received::Done(done) => {
@@ -278,8 +278,8 @@ pub(crate) unsafe fn recv(
                 drop(inside);
                 complete(active)
             }
-            Received::Unusual => {
-                let looked = receive_looking(inside, (buf, count, datatype), route);
+            Received::NeedsGeneralPath => {
+                let looked = recv_general(inside, (buf, count, datatype), route);
                 looked.and_then(|(found, active)| match found {
                     Waited::Done(status) => Ok(status),
                     Waited::Call(call) => run(&call).and_then(|()| complete(active)),
@@ -309,12 +309,12 @@ pub(crate) unsafe fn irecv(
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
         let mut inside = Inside::enter()?;
-        let (process, rest) = inside.parts()?;
-        let memory = rest.plain(buf, count, datatype, true);
+        let (process, handles) = inside.parts()?;
+        let memory = handles.contiguous_buffer(buf, count, datatype, true);
         let posted = memory.and_then(|memory| process.receive_with_request(&memory, route));
         let handle = match posted {
             Some(handle) => handle,
-            None => receive_keeping(inside, (buf, count, datatype), route),
+            None => irecv_general(inside, (buf, count, datatype), route),
         };
         request.write(handle?);
     }
@@ -337,8 +337,8 @@ pub(crate) unsafe fn recv_init(
     };
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        let handle = with(|process, rest| {
-            let into = rest.owned_buffer(buf, count, datatype, true)?;
+        let handle = with(|process, handles| {
+            let into = handles.owned_buffer(buf, count, datatype, true)?;
             process.check_route(route)?;
             process.plan(Plan::Receive { into, route })
         })?;
@@ -412,8 +412,8 @@ pub(crate) unsafe fn sendrecv_replace(
     };
     // SAFETY: the caller keeps MPI's contract. What is sent was copied before it is received over.
     unsafe {
-        let send = with(|process, rest| {
-            rest.buffer(buf, count, datatype, false, |from| {
+        let send = with(|process, handles| {
+            handles.buffer(buf, count, datatype, false, |from| {
                 process.send_copy(from, to)
             })
         })?;
@@ -484,10 +484,10 @@ pub(crate) unsafe fn isendrecv_replace(
     };
     // SAFETY: the caller keeps MPI's contract. What is sent was copied before it is received over.
     unsafe {
-        let send = with(|process, rest| {
+        let send = with(|process, handles| {
             process.check_room_for_request()?;
             process.check_route(from)?;
-            rest.buffer(buf, count, datatype, false, |from| {
+            handles.buffer(buf, count, datatype, false, |from| {
                 process.send_copy(from, to)
             })
         })?;
@@ -612,8 +612,8 @@ unsafe fn start_message(
     // SAFETY: the caller's promise.
     unsafe {
         let handle = message.read();
-        let active = with(|process, rest| {
-            rest.buffer(buf, count, datatype, true, |into| {
+        let active = with(|process, handles| {
+            handles.buffer(buf, count, datatype, true, |into| {
                 process.receive_message(into, handle)
             })
         })?;

@@ -1,7 +1,7 @@
 //! A thread that makes progress while the program's threads compute, if the user switches it on (`CAUSEWAY_MPI_PROGRESS=thread`).
 //!
 //! It serves operations that are in progress when a call returns, such as requests. As long as there are any, and no thread of
-//! the program waits, it waits for messages as a thread of the program would, one of several that take turns. It sleeps while a
+//! the program waits, it waits for messages as a thread of the program would, one of several that the library's lock serializes. It sleeps while a
 //! thread of the program waits, which makes progress itself, and while no operation is in progress; the next call that leaves one
 //! wakes it.
 
@@ -17,6 +17,10 @@ use crate::progress_state::{IS_ON, PROGRESS_THREAD};
 
 const VARIABLE: &str = "CAUSEWAY_MPI_PROGRESS";
 
+/// After this many rounds in a row without a sleep, threads that compute on the same processor run: after a yield the thread gets
+/// the processor back late, and usually there are no more rounds than this.
+const ROUNDS_PER_YIELD: u32 = 16;
+
 /// Whether the user wants the thread.
 pub(crate) fn is_wanted() -> Result<bool> {
     match std::env::var_os(VARIABLE) {
@@ -30,7 +34,7 @@ pub(crate) fn is_wanted() -> Result<bool> {
     }
 }
 
-/// Starts the thread. The process is connected with the others, and its threads take turns.
+/// Starts the thread. The process is connected with the others, and the library's lock serializes its calls.
 pub(crate) fn start() -> Result<()> {
     IS_ON.store(true, Relaxed);
     let started = thread::spawn_without_signals("mpi-progress", run);
@@ -60,6 +64,7 @@ fn sleep(calls: u64) {
 fn run() {
     thread::take_short_slices();
     let mut parked: Option<Parked> = None;
+    let mut rounds_awake = 0;
     loop {
         let (calls, is_to_look) = progress_thread::begin_round(&PROGRESS_THREAD);
         if !is_to_look {
@@ -80,8 +85,18 @@ fn run() {
         });
         match (next, &mut parked) {
             (Err(_), _) => return,
-            (Ok(true), Some(sleep)) => sleep.wait(),
-            (Ok(true), None) => {}
+            (Ok(true), Some(sleep)) => {
+                rounds_awake = 0;
+                sleep.wait();
+            }
+            // There is something to poll for, or the system has refused what a sleep needs.
+            (Ok(true), None) => {
+                rounds_awake += 1;
+                if rounds_awake >= ROUNDS_PER_YIELD {
+                    rounds_awake = 0;
+                    std::thread::yield_now();
+                }
+            }
             (Ok(false), _) => sleep(calls),
         }
     }

@@ -362,9 +362,9 @@ pub(crate) unsafe fn testany(
 }
 
 /// All requests that are done; `None` if all are inactive.
-type Some_ = Option<Vec<(usize, Outcome)>>;
+type CompletedRequests = Option<Vec<(usize, Outcome)>>;
 
-fn some_done(process: &mut causeway_mpi::Process, handles: &[Handle]) -> Result<Some_> {
+fn some_done(process: &mut causeway_mpi::Process, handles: &[Handle]) -> Result<CompletedRequests> {
     process.check_requests(handles)?;
     let (mut done, mut is_any_active) = (Vec::new(), false);
     for (at, handle) in handles.iter().enumerate() {
@@ -381,7 +381,7 @@ fn some_done(process: &mut causeway_mpi::Process, handles: &[Handle]) -> Result<
 /// The arrays are as long as they have to be, and the pointers valid for writes.
 unsafe fn settle_some(
     array: &Array,
-    found: Some_,
+    found: CompletedRequests,
     outcount: *mut c_int,
     indices: *mut c_int,
 ) -> Result<()> {

@@ -93,7 +93,7 @@ pub(crate) fn begin(level: c_int) -> Result<()> {
     Ok(())
 }
 
-/// Has threads take turns from now on, although the program has started without: a session wants them to. No other thread is
+/// From now on the library's lock serializes calls, although the program has started without: a session requires it. No other thread is
 /// inside, as the program has ordered its calls until now.
 pub(crate) fn raise_level() -> Result<()> {
     if takes_threads() {

@@ -55,7 +55,7 @@ pub(crate) unsafe fn win_create(
     let mut offered = offered(Flavor::Create, size, disp_unit, info)?;
     let len = offered.size as usize;
     // SAFETY: MPI obliges the caller to leave the memory until the window is freed.
-    offered.memory = Some(with(|_, rest| unsafe { rest.memory(base, len) })?);
+    offered.memory = Some(with(|_, handles| unsafe { handles.memory(base, len) })?);
     let window = make(offered, comm)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { win.write(window) };
@@ -121,9 +121,9 @@ pub(crate) unsafe fn win_shared_query(
 
 pub(crate) unsafe fn win_attach(win: Handle, base: *mut c_void, size: i64) -> Result<()> {
     let len = size_of(size)? as usize;
-    with(|process, rest| {
+    with(|process, handles| {
         // SAFETY: MPI obliges the caller to leave the memory until it is detached.
-        process.attach(win, unsafe { rest.memory(base, len) }?)
+        process.attach(win, unsafe { handles.memory(base, len) }?)
     })
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Connection {
     /// for it.
     pub(crate) client: InOrder<Option<Client>>,
     /// Held by the atomic access that is going on. It is locked before the client.
-    pub(crate) turn: Mutex<()>,
+    pub(crate) atomic_access: Mutex<()>,
 }
 
 /// A fair lock: a thread that takes it again and again leaves it to one that waits in between.

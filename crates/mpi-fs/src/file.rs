@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::Error;
-use causeway_fs::client::{Allocation, AtomicAccess, Client, File, TurnWait};
+use causeway_fs::client::{Allocation, AppendLockWait, AtomicAccess, Client, File};
 use causeway_mpi::io::storage::{Atomic, Extent, PointerStep, Storage};
 use causeway_sys::memory::Memory;
 use causeway_wire::codec::Wire;
@@ -179,29 +179,29 @@ impl Storage for FsFile {
     fn atomic(&self, _writes: bool) -> io::Result<Box<dyn Atomic + '_>> {
         if !self.is_written {
             // There are no writes that could come in between.
-            return Ok(Box::new(Unordered(self)));
+            return Ok(Box::new(ReadOnlyAccess(self)));
         }
-        let one = lock(&self.connection.turn);
-        let mut wait = TurnWait::default();
+        let guard = lock(&self.connection.atomic_access);
+        let mut wait = AppendLockWait::default();
         // Between two requests, other threads may use the client, however long this one waits for
-        // its turn.
+        // the append lock.
         let access = loop {
             if let Some(access) = self.call(|client, file| client.begin_atomic(file, &mut wait))? {
                 break access;
             }
         };
-        Ok(Box::new(InTurn {
+        Ok(Box::new(UnderAppendLock {
             file: self,
             access: Some(access),
-            _one: one,
+            _guard: guard,
         }))
     }
 }
 
 /// Access to a file that no process of the program writes.
-struct Unordered<'a>(&'a FsFile);
+struct ReadOnlyAccess<'a>(&'a FsFile);
 
-impl Atomic for Unordered<'_> {
+impl Atomic for ReadOnlyAccess<'_> {
     fn read(&mut self, extents: &[Extent], into: &[Memory]) -> io::Result<u64> {
         self.0.read(extents, into)
     }
@@ -215,16 +215,16 @@ impl Atomic for Unordered<'_> {
     }
 }
 
-/// Access during a turn that the metadata server has granted.
-struct InTurn<'a> {
+/// Access under the append lock, which the metadata server has granted.
+struct UnderAppendLock<'a> {
     file: &'a FsFile,
     /// `None` once it has ended.
     access: Option<AtomicAccess>,
-    /// A client has one turn at a time.
-    _one: MutexGuard<'a, ()>,
+    /// A client has one append lock at a time.
+    _guard: MutexGuard<'a, ()>,
 }
 
-impl InTurn<'_> {
+impl UnderAppendLock<'_> {
     fn call<T>(
         &mut self,
         work: impl FnOnce(&mut Client, &mut File, &mut AtomicAccess) -> Result<T, Error>,
@@ -235,7 +235,7 @@ impl InTurn<'_> {
     }
 }
 
-impl Atomic for InTurn<'_> {
+impl Atomic for UnderAppendLock<'_> {
     /// As [`FsFile::read`] does.
     fn read(&mut self, extents: &[Extent], into: &[Memory]) -> io::Result<u64> {
         let into: Vec<Memory> = into.iter().map(Memory::counted_apart).collect();
@@ -256,10 +256,10 @@ impl Atomic for InTurn<'_> {
     }
 }
 
-impl Drop for InTurn<'_> {
+impl Drop for UnderAppendLock<'_> {
     fn drop(&mut self) {
         if let Some(access) = self.access.take() {
-            // Without this the turn would end, too, but only after others have waited for some time, or with
+            // Without this the lock would be released, too, but only after others have waited for some time, or with
             // the connection.
             let _ = self
                 .file

@@ -93,7 +93,7 @@ impl CausewayFiles {
         let connection = Arc::new(Connection {
             configuration,
             client: InOrder::new(None),
-            turn: Mutex::default(),
+            atomic_access: Mutex::default(),
         });
         connections.push(Known {
             connection: Arc::clone(&connection),

@@ -17,7 +17,7 @@ use crate::creation::{allgather_values, allgather_words, peer_in_context};
 use crate::error::{Error, Result};
 use crate::exchange::{Exchange, WORDS};
 use crate::group::Group;
-use crate::ports::{CALLS, MOST_BYTES, Port, REPLIES, What};
+use crate::ports::{CALLS, MOST_BYTES, Port, PortMessage, REPLIES};
 use crate::process::{Active, Process};
 use crate::process_table::Identity;
 use crate::programs::Spawn;
@@ -61,6 +61,22 @@ enum Next {
     Over(LeaderMessage),
 }
 
+/// The next operation of a group that makes an inter-communicator.
+#[derive(Debug, Clone, Copy)]
+enum Stage {
+    /// The processes exchange their numbers of the new communicator, and how long their contacts are.
+    Sizes,
+    /// They exchange their contacts.
+    Contacts,
+    /// The leader exchanges the groups with the other one. The other processes go on at once.
+    LeaderExchange,
+    /// The leader sends its group the head of its result, with the length of what follows.
+    BroadcastLength,
+    /// It sends what follows.
+    Broadcast,
+    Done,
+}
+
 /// Two groups that are making an inter-communicator.
 #[derive(Debug)]
 pub struct IntercommCreation {
@@ -82,8 +98,9 @@ pub struct IntercommCreation {
     wait: Option<LeaderWait>,
     /// The head of the leader's result for its group: bytes that follow, the error's class, and how many processes should be started.
     head: Memory,
-    answer: Memory,
-    stage: u32,
+    /// What follows the head: codes of processes that should be started, and the message.
+    leader_message: Memory,
+    stage: Stage,
     /// Whether the local group comes before the other one, unless their identities decide that.
     is_first: Option<bool>,
     /// The port that was opened for the processes that are started.
@@ -269,63 +286,67 @@ impl Process {
             other,
             wait: None,
             head: temporary(HEAD * 8)?,
-            answer: nothing()?,
-            stage: 0,
+            leader_message: nothing()?,
+            stage: Stage::Sizes,
             is_first: None,
             port: None,
             codes: Vec::new(),
         })
     }
 
-    /// Starts the next operation, if there is one. `went` is the outcome of the operation before.
+    /// Starts the next operation, if there is one. `previous` is the outcome of the operation before.
     pub fn advance_intercomm(
         &mut self,
         creation: &mut IntercommCreation,
-        went: Result<()>,
+        previous: Result<()>,
     ) -> Result<Option<Active>> {
         if let Some(wait) = creation.wait.take() {
             return self
-                .continue_leader_exchange(creation, wait, went)
+                .continue_leader_exchange(creation, wait, previous)
                 .map(Some);
         }
-        went?;
-        let stage = creation.stage;
-        creation.stage += 1;
+        previous?;
         let mut steps = Steps::on(creation.communicator).called(creation.name);
-        match stage {
-            0 => {
+        match creation.stage {
+            Stage::Sizes => {
+                creation.stage = Stage::Contacts;
                 let own = self.process_table.own.to_bytes();
                 let blocks = split(&creation.exchanged.memory, creation.place.size);
                 let words = [creation.exchanged.number.into(), own.len() as i64, 0];
                 allgather_words(&mut steps, creation.place, words, &blocks)?;
             }
-            1 => {
+            Stage::Contacts => {
+                creation.stage = Stage::LeaderExchange;
                 let own = Memory::from_vec(self.process_table.own.to_bytes());
                 let exchanged = creation.exchanged.all();
                 let place = creation.place;
                 creation.contacts = allgather_values(&mut steps, place, &exchanged, 1, &own)?;
             }
-            2 if creation.other.is_some() => return self.begin_leader_exchange(creation).map(Some),
-            2 | 3 => {
-                creation.stage = 4;
+            Stage::LeaderExchange if creation.other.is_some() => {
+                creation.stage = Stage::BroadcastLength;
+                return self.begin_leader_exchange(creation).map(Some);
+            }
+            Stage::LeaderExchange | Stage::BroadcastLength => {
+                creation.stage = Stage::Broadcast;
                 broadcast_by_tree(&mut steps, creation.place, creation.leader, &creation.head);
             }
-            4 => {
+            Stage::Broadcast => {
+                creation.stage = Stage::Done;
                 let [len, ..] = words_of(&creation.head);
                 if creation.place.rank != creation.leader {
                     if len > MOST_BYTES {
                         return Err(no_valid_message());
                     }
-                    creation.answer = temporary(len as usize)?;
+                    creation.leader_message = temporary(len as usize)?;
                 }
                 broadcast_by_tree(
                     &mut steps,
                     creation.place,
                     creation.leader,
-                    &creation.answer,
+                    &creation.leader_message,
                 );
             }
-            _ => return Ok(None),
+            Stage::Done => return Ok(None),
         }
         Ok(Some(self.begin_among(steps, creation.local.clone())))
     }
@@ -357,7 +378,7 @@ impl Process {
             Ok(Other::Peer(among)) => self.exchange_lengths(creation, among),
             Ok(Other::Caller(port)) => {
                 let (active, wait) =
-                    self.await_port_message(What::Call(port), creation.communicator);
+                    self.await_port_message(PortMessage::Call(port), creation.communicator);
                 Ok(Next::Wait(LeaderWait::Call(wait), active))
             }
             Ok(Other::Called(port)) => self.call_port(creation, &port),
@@ -416,8 +437,8 @@ impl Process {
         bytes.extend(message.to_bytes());
         let words = [bytes.len(), class as usize, creation.codes.len()];
         put_words(&words.map(|word| word as u64), &creation.head);
-        creation.answer = Memory::from_vec(bytes);
-        creation.stage = 3;
+        creation.leader_message = Memory::from_vec(bytes);
+        creation.stage = Stage::BroadcastLength;
         let next = self.advance_intercomm(creation, Ok(()))?;
         next.ok_or_else(no_valid_message)
     }
@@ -482,7 +503,7 @@ impl Process {
             contact: self.process_table.own.clone(),
         };
         creation.codes = self.start_all(spawn, &port.name()?)?;
-        let (active, wait) = self.await_port_message(What::Call(tag), creation.communicator);
+        let (active, wait) = self.await_port_message(PortMessage::Call(tag), creation.communicator);
         Ok(Next::Wait(LeaderWait::Call(wait), active))
     }
 
@@ -491,9 +512,9 @@ impl Process {
         &mut self,
         creation: &mut IntercommCreation,
         wait: LeaderWait,
-        went: Result<()>,
+        previous: Result<()>,
     ) -> Result<Active> {
-        let next = match went {
+        let next = match previous {
             Err(error) => Err(error),
             Ok(()) => self.leader_step(creation, wait),
         };
@@ -533,7 +554,7 @@ impl Process {
             }
             LeaderWait::Calling(reply, peer) => {
                 let (active, wait) =
-                    self.await_port_message(What::Reply(reply, peer), creation.communicator);
+                    self.await_port_message(PortMessage::Reply(reply, peer), creation.communicator);
                 Ok(Next::Wait(LeaderWait::Reply(wait), active))
             }
             LeaderWait::Reply(wait) => {
@@ -553,7 +574,7 @@ impl Process {
         handler: Option<usize>,
     ) -> Result<usize> {
         let [_, class, many] = words_of(&creation.head);
-        let bytes = creation.answer.to_vec();
+        let bytes = creation.leader_message.to_vec();
         let message = bytes.get(4 * many as usize..).unwrap_or_default();
         let message = LeaderMessage::from_bytes(message).map_err(|_| no_valid_message())?;
         let remote = match message {
@@ -602,7 +623,7 @@ impl Process {
     /// For each process that should be started, 0, or the class of the error.
     pub fn codes(&self, creation: &IntercommCreation) -> Vec<i32> {
         let [_, _, many] = words_of(&creation.head);
-        let bytes = creation.answer.to_vec();
+        let bytes = creation.leader_message.to_vec();
         let codes = bytes.chunks_exact(4).take(many as usize);
         let codes = codes.map(|four| four.try_into().map_or(abi::ERR_SPAWN, i32::from_ne_bytes));
         codes.collect()

@@ -18,7 +18,7 @@
 //! ([`process::Waited::Call`]), so that it is called outside and may call MPI itself. Where several threads call (`threads`), no thread
 //! waits inside.
 //!
-//! What this room does not do: pointers, C strings and callbacks, which are the C surface's (`causeway-mpi-c`).
+//! What this crate does not do: pointers, C strings and callbacks, which are the C surface's (`causeway-mpi-c`).
 
 #![forbid(unsafe_code)]
 

@@ -46,20 +46,20 @@ const WHOLE_BEFORE_CONNECTED: u64 = 8 << 10;
 #[derive(Debug)]
 pub enum Received {
     /// No receive has been posted, and no message taken.
-    Unusual,
+    NeedsGeneralPath,
     /// The message has been received.
     Done(Result<Status>),
     /// The receive must be waited for like others: it has failed, or may fail.
     Waits(Active),
 }
 
-/// The fast paths, for messages in one piece. They leave unusual messages and errors to the other
-/// functions, and then have no effect.
 /// Bytes that a message of this length uses of an attached buffer.
 fn with_overhead(bytes: usize) -> u64 {
     (bytes as u64).saturating_add(abi::BSEND_OVERHEAD as u64)
 }
 
+/// The fast paths, for messages in one piece. They leave unusual messages and errors to the other
+/// functions, and then have no effect.
 impl Process {
     /// Sends a message in the standard mode if it can be sent at once. Returns whether it was.
     #[inline(always)]
@@ -100,15 +100,15 @@ impl Process {
     #[inline(always)]
     pub fn receive_alone(&mut self, into: &Memory, route: Route, wanted: bool) -> Received {
         if self.has_threads || !self.is_quiet() {
-            return Received::Unusual;
+            return Received::NeedsGeneralPath;
         }
         let Some(pattern) = self.usual_pattern(route) else {
-            return Received::Unusual;
+            return Received::NeedsGeneralPath;
         };
         let from_any = route.rank == abi::ANY_SOURCE;
         // A receive from any source fails once a process of the communicator is lost, which the general path checks.
         if from_any && self.endpoint.losses() != 0 {
-            return Received::Unusual;
+            return Received::NeedsGeneralPath;
         }
         let takes = match from_any {
             true => Takes::OneInTurn,
@@ -126,7 +126,7 @@ impl Process {
                 let state = State::Receive { op, from_any };
                 Received::Waits(Active::new(state, route.communicator))
             }
-            DirectReceive::Unusual => Received::Unusual,
+            DirectReceive::Unusual => Received::NeedsGeneralPath,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::buffering::NO_OWNER;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::names::Names;
-use crate::ports::{CALLS, Call, MOST_BYTES, Port, PortWait, REPLIES, What};
+use crate::ports::{CALLS, Call, MOST_BYTES, Port, PortMessage, PortWait, REPLIES};
 use crate::process::{Active, POSTS, Process, State};
 use crate::process_table;
 use crate::start;
@@ -166,7 +166,7 @@ impl Process {
             }
         }
         let refused = self.ports.waits.iter();
-        let refused = refused.filter(|(_, wait)| matches!(wait.what, What::Refused));
+        let refused = refused.filter(|(_, wait)| matches!(wait.what, PortMessage::Refused));
         for at in Vec::from_iter(refused.map(|(at, _)| *at)) {
             // An error means that the caller has ended.
             if let Ok(None) = self.poll_port_wait(at) {
@@ -187,7 +187,7 @@ impl Process {
     fn refuse(&mut self, call: Call) {
         let at = self.ports.draw();
         let mut wait = PortWait {
-            what: What::Refused,
+            what: PortMessage::Refused,
             group: abi::COMM_SELF,
             incoming: None,
             received: None,
@@ -217,7 +217,7 @@ impl Process {
 
     /// Starts to wait for a call at a port, or for a reply, on behalf of all processes of a
     /// communicator.
-    pub(crate) fn await_port_message(&mut self, what: What, group: usize) -> (Active, u32) {
+    pub(crate) fn await_port_message(&mut self, what: PortMessage, group: usize) -> (Active, u32) {
         let at = self.ports.draw();
         let wait = PortWait {
             what,
@@ -259,12 +259,12 @@ impl Process {
             wait.incoming = None;
             return match (record_message(wait, done, &memory, from), wait.what) {
                 // A caller that ends meanwhile is ignored: the wait for a call goes on.
-                (Err(_), What::Call(_)) => Ok(()),
+                (Err(_), PortMessage::Call(_)) => Ok(()),
                 (went, _) => went,
             };
         }
         match wait.what {
-            What::Call(tag) => {
+            PortMessage::Call(tag) => {
                 self.take_calls();
                 let call = self
                     .ports
@@ -282,7 +282,7 @@ impl Process {
                     }
                 }
             }
-            What::Reply(tag, peer) => {
+            PortMessage::Reply(tag, peer) => {
                 let pattern = pattern(REPLIES, Some(peer.number), Some(tag));
                 if let Some((message, envelope)) = self.endpoint.take_message(pattern) {
                     let call = Call {
@@ -300,7 +300,7 @@ impl Process {
                     }
                 }
             }
-            What::Refused => Ok(()),
+            PortMessage::Refused => Ok(()),
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) const CALLS: u32 = NONE * CONTEXTS;
 pub(crate) const REPLIES: u32 = CALLS + 1;
 /// Most bytes of a call or a reply.
 pub(crate) const MOST_BYTES: u64 = 64 << 20;
+/// The largest number of a port, a wait or a reply: it has to be a valid tag.
+const LARGEST_NUMBER: u32 = i32::MAX as u32 - 1;
 /// Prefix of the names of ports.
 const PREFIX: &str = "causeway";
 
@@ -116,7 +118,7 @@ pub(crate) struct Call {
 /// The wait of a process for a message from a process of another program.
 #[derive(Debug)]
 pub(crate) struct PortWait {
-    pub(crate) what: What,
+    pub(crate) what: PortMessage,
     /// The communicator of the processes that wait for it with this one.
     pub(crate) group: usize,
     /// The message that is being received.
@@ -127,7 +129,7 @@ pub(crate) struct PortWait {
 
 /// The message that a process waits for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum What {
+pub(crate) enum PortMessage {
     /// The next call at this port.
     Call(u32),
     /// The reply of this process under this tag.
@@ -167,10 +169,23 @@ impl Ports {
         self.is_asked = true;
     }
 
-    /// A number that no port, reply or wait of this process has.
+    /// A number that no open port, wait or awaited reply of this process has, and not 0. (The number of a reply that is awaited only once its call has
+    /// been sent is not known here, but it is drawn again only after all others.)
     pub(crate) fn draw(&mut self) -> u32 {
-        self.last = (self.last + 1) % (i32::MAX as u32);
-        self.last
+        loop {
+            self.last = self.last % LARGEST_NUMBER + 1;
+            if !self.is_in_use(self.last) {
+                return self.last;
+            }
+        }
+    }
+
+    fn is_in_use(&self, number: u32) -> bool {
+        let mut waits = self.waits.values();
+        self.open.contains(&number)
+            || self.calls.contains_key(&number)
+            || self.waits.contains_key(&number)
+            || waits.any(|wait| matches!(wait.what, PortMessage::Reply(tag, _) if tag == number))
     }
 }
 
@@ -191,6 +206,22 @@ mod tests {
                 formats: Formats::only(1),
             },
         }
+    }
+
+    #[test]
+    fn numbers_that_are_in_use_are_not_drawn_again() {
+        let wait = |what| PortWait {
+            what,
+            group: abi::COMM_SELF,
+            incoming: None,
+            received: None,
+        };
+        let mut ports = Ports::default();
+        assert_eq!((ports.open(), ports.draw()), (1, 2));
+        ports.waits.insert(2, wait(PortMessage::Call(1)));
+        ports.last = LARGEST_NUMBER - 1;
+        let drawn = [(); 3].map(|()| ports.draw());
+        assert_eq!(drawn, [LARGEST_NUMBER, 3, 4]);
     }
 
     #[test]

@@ -471,7 +471,7 @@ impl Process {
             });
         }
         loop {
-            let news = self.endpoint.news();
+            let seen = self.endpoint.event_count();
             self.drain();
             if let Some(call) = self.take_call() {
                 return Ok(Waited::Call(call));
@@ -479,7 +479,7 @@ impl Process {
             if let Some(done) = ready(self)? {
                 return Ok(Waited::Done(done));
             }
-            self.endpoint.wait_for_news(news, FOR_EVER);
+            self.endpoint.wait_for_event(seen, FOR_EVER);
         }
     }
 

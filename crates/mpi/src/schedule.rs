@@ -614,7 +614,7 @@ impl Process {
             if let Some(call) = self.take_call() {
                 return Ok(Some(call));
             }
-            let news = self.endpoint.news();
+            let seen = self.endpoint.event_count();
             match self.schedules.pending(at) {
                 [] => return Ok(None),
                 [op] => match self.endpoint.test(*op, BEFORE_LOOKING)? {
@@ -622,7 +622,7 @@ impl Process {
                     None => {
                         self.look_for_failure(at)?;
                         if !self.schedules.pending(at).is_empty() {
-                            self.endpoint.wait_for_news(news, FOR_EVER);
+                            self.endpoint.wait_for_event(seen, FOR_EVER);
                         }
                     }
                 },
@@ -639,7 +639,7 @@ impl Process {
                     }
                     has_waited = Some(first);
                     if self.schedules.pending(at).first() == Some(&first) {
-                        self.endpoint.wait_for_news(news, idle);
+                        self.endpoint.wait_for_event(seen, idle);
                     }
                 }
             }

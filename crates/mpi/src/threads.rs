@@ -34,8 +34,8 @@ impl Process {
     }
 
     /// How long a thread that has another one wait for all stays awake beside it, yielding the processor.
-    pub fn awake_beside(&self) -> Duration {
-        self.endpoint.awake_beside()
+    pub fn awake_limit_of_followers(&self) -> Duration {
+        self.endpoint.awake_limit_of_followers()
     }
 
     /// A thread that has waited for all returns to its caller.
@@ -69,6 +69,6 @@ impl Process {
 
     /// Differs from what it was before if anything has happened that a wait may be for.
     pub fn changes(&self) -> (u64, usize) {
-        self.endpoint.changes()
+        self.endpoint.change_counts()
     }
 }

@@ -155,7 +155,9 @@ impl Client {
     /// Makes a pipe, a socket or a device. `mode` says which.
     fn mknod(&self, py: Python<'_>, path: PyBackedBytes, mode: u32, device: u32) -> PyResult<()> {
         let Some(kind) = Kind::of_mode(mode).filter(|kind| kind.is_special()) else {
-            let text = "only pipes, sockets and devices are made so";
+            let text = format!(
+                "mknod(): mode {mode:#o} is no pipe, socket or device; use open() or mkdir()"
+            );
             return Err(refused(Errno::EINVAL.0.into(), text));
         };
         self.with(py, |client| {

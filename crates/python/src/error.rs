@@ -12,8 +12,8 @@ pub(crate) fn failed(error: Error) -> PyErr {
 }
 
 /// The same for an error that is found in this process.
-pub(crate) fn refused(number: i32, text: &'static str) -> PyErr {
-    PyOSError::new_err((number, text))
+pub(crate) fn refused(number: i32, text: impl Into<String>) -> PyErr {
+    PyOSError::new_err((number, text.into()))
 }
 
 /// Refuses an object that belongs to the process that this one was forked from.

@@ -8,19 +8,21 @@ use causeway_fs::open_file::{OpenFile, Whence, region};
 use causeway_fs::open_locks::{Wanted, is_taken, range};
 use causeway_sys::fork::Owner;
 use causeway_sys::lent::{Buffer, Use};
-use causeway_wire::fs::{LockRange, Region};
+use causeway_wire::fs::{Errno, LockRange, Region};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::attributes::{self, Attributes};
 use crate::buffers::{Exported, NewBytes, read_into, write_from, write_on_from};
-use crate::error::{check_owner, failed};
+use crate::error::{check_owner, failed, refused};
 
 /// The size, in bytes, from which on a read requests the file's size first, so that no more memory is allocated than there is content.
 const MUCH: u64 = 16 << 20;
 /// Most bytes of one read or write.
 const MOST_BYTES: usize = 0x7fff_f000;
+/// How many times ranges are read of a file that is truncated meanwhile.
+const ATTEMPTS: usize = 16;
 
 /// An open file of bytes.
 #[pyclass(frozen, module = "causeway._causeway")]
@@ -62,8 +64,8 @@ impl File {
 
     /// How many of the `size` bytes from an offset on may exist: memory is allocated for these
     /// only.
-    fn worth(&self, py: Python<'_>, offset: Option<u64>, size: u64) -> PyResult<usize> {
-        let mut worth = size;
+    fn buffer_len(&self, py: Python<'_>, offset: Option<u64>, size: u64) -> PyResult<usize> {
+        let mut len = size;
         if size > MUCH {
             let rest = self.with(py, |file| {
                 let offset = match offset {
@@ -72,9 +74,45 @@ impl File {
                 };
                 Ok(file.attributes()?.size.saturating_sub(offset))
             })?;
-            worth = size.min(rest);
+            len = size.min(rest);
         }
-        Ok(usize::try_from(worth).map_or(MOST_BYTES, |worth| worth.min(MOST_BYTES)))
+        Ok(usize::try_from(len).map_or(MOST_BYTES, |len| len.min(MOST_BYTES)))
+    }
+
+    /// The ranges, cut at the end of the file; `None` if the file was truncated between the request for its size and the read.
+    fn try_ranges<'py>(
+        &self,
+        py: Python<'py>,
+        ranges: &[(u64, u64)],
+    ) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
+        let size = self.with(py, |file| Ok(file.attributes()?.size))?;
+        let mut found = Vec::with_capacity(ranges.len());
+        let mut regions = Vec::with_capacity(ranges.len());
+        for &(start, end) in ranges {
+            let len = end.min(size).saturating_sub(start);
+            let bytes = NewBytes::new(py, usize::try_from(len).unwrap_or(usize::MAX))?;
+            if len > 0 {
+                regions.push(Region { offset: start, len });
+            }
+            found.push(bytes);
+        }
+        let buffers: Vec<Buffer> = found
+            .iter()
+            .map(NewBytes::buffer)
+            .filter(|buffer| buffer.len > 0)
+            .collect();
+        let expected: u64 = regions.iter().map(|region| region.len).sum();
+        let count = self.with(py, move |file| {
+            file.reading(|client, file| read_into(client, file, &regions, &buffers))
+        })?;
+        if count < expected {
+            return Ok(None);
+        }
+        let whole = |bytes: NewBytes<'py>| {
+            let len = bytes.buffer().len;
+            bytes.finish(len)
+        };
+        Ok(Some(found.into_iter().map(whole).collect()))
     }
 
     fn read_at_position(file: &OpenFile, buffer: Buffer) -> Result<u64, Error> {
@@ -104,7 +142,7 @@ impl Drop for File {
 impl File {
     /// Bytes at the position, at most `size`.
     fn read<'py>(&self, py: Python<'py>, size: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = NewBytes::new(py, self.worth(py, None, size)?)?;
+        let bytes = NewBytes::new(py, self.buffer_len(py, None, size)?)?;
         let buffer = bytes.buffer();
         let count = self.with(py, move |file| Self::read_at_position(file, buffer))?;
         Ok(bytes.finish(count as usize))
@@ -112,7 +150,7 @@ impl File {
 
     /// Bytes at an offset, at most `size`.
     fn pread<'py>(&self, py: Python<'py>, size: u64, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
-        let bytes = NewBytes::new(py, self.worth(py, Some(offset), size)?)?;
+        let bytes = NewBytes::new(py, self.buffer_len(py, Some(offset), size)?)?;
         let buffer = bytes.buffer();
         let count = self.with(py, move |file| Self::read_at_offset(file, buffer, offset))?;
         Ok(bytes.finish(count as usize))
@@ -134,36 +172,22 @@ impl File {
         })
     }
 
-    /// Several ranges, each from a first byte to one behind the last, cut at the end of the file, with one request to each server.
+    /// Several ranges, each from a first byte to one behind the last, cut at the end of the file, with one request to each server. Fails if the file is
+    /// truncated again and again meanwhile.
     fn read_ranges<'py>(
         &self,
         py: Python<'py>,
         ranges: Vec<(u64, u64)>,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let size = self.with(py, |file| Ok(file.attributes()?.size))?;
-        let mut found = Vec::with_capacity(ranges.len());
-        let mut regions = Vec::with_capacity(ranges.len());
-        for (start, end) in ranges {
-            let len = end.min(size).saturating_sub(start);
-            let bytes = NewBytes::new(py, usize::try_from(len).unwrap_or(usize::MAX))?;
-            if len > 0 {
-                regions.push(Region { offset: start, len });
+        for _ in 0..ATTEMPTS {
+            if let Some(found) = self.try_ranges(py, &ranges)? {
+                return Ok(found);
             }
-            found.push(bytes);
         }
-        let buffers: Vec<Buffer> = found
-            .iter()
-            .map(NewBytes::buffer)
-            .filter(|buffer| buffer.len > 0)
-            .collect();
-        self.with(py, move |file| {
-            file.reading(|client, file| read_into(client, file, &regions, &buffers))
-        })?;
-        let whole = |bytes: NewBytes<'py>| {
-            let len = bytes.buffer().len;
-            bytes.finish(len)
-        };
-        Ok(found.into_iter().map(whole).collect())
+        let text = format!(
+            "read_ranges(): other programs truncated the file during each of {ATTEMPTS} attempts; read again"
+        );
+        Err(refused(Errno::EAGAIN.0.into(), text))
     }
 
     /// Writes an object's memory, at the position (behind the end, if the file is appended to) or at an offset.

@@ -268,6 +268,24 @@ def test_many_files_at_once(client, place):
     assert isinstance(failed[0], FileNotFoundError) and isinstance(failed[1], IsADirectoryError)
 
 
+def test_ranges_of_a_file_that_is_truncated_have_no_bytes_behind_its_end(dev, place):
+    data, ranges = b"\xff" * 300_000, [(0, 9), (9, 9), (100_000, 300_000)]
+    path = place + "/file"
+    with dev.client().open(path, "w+b", 0) as file, dev.client().open(path, "r+b", 0) as other:
+        for _ in range(300):
+            file.pwrite(data, 0)
+            truncation = threading.Thread(target=other.truncate, args=(50_000,))
+            truncation.start()
+            goes_on = True
+            while goes_on:
+                goes_on = truncation.is_alive()
+                parts = file.read_ranges(ranges)
+                assert parts[:2] == [data[:9], b""] and parts[2] == data[: len(parts[2])]
+                assert len(parts[2]) in (0, 200_000)
+            truncation.join()
+            assert parts[2] == b""
+
+
 def test_threads_share_a_client_and_a_file(client, place):
     piece, rounds, threads = 5000, 20, 4
     failures = []

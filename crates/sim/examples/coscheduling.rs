@@ -18,7 +18,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use causeway_cosched::Strategy;
-use causeway_sim::catalogue::{self, Entry, Found};
+use causeway_sim::catalogue::{self, Entry, TaskResult};
 use causeway_sim::coscheduling::costs::Costs;
 use causeway_sim::coscheduling::{Experiment, run, workloads};
 use causeway_sim::engine::SECOND;
@@ -293,8 +293,8 @@ fn verdicts() -> Result<(), Box<dyn Error>> {
         let (mut rows, mut cells) = (Vec::new(), Vec::new());
         for result in found.into_inner()?.into_iter().flatten() {
             match result? {
-                Found::Rows(found) => rows.extend(found),
-                Found::Cells(found) => cells.extend(found),
+                TaskResult::Rows(found) => rows.extend(found),
+                TaskResult::Cells(found) => cells.extend(found),
             }
         }
         let verdicts = match &entry {

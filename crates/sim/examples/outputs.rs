@@ -9,7 +9,7 @@ use std::error::Error;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use causeway_sim::catalogue::{self, Entry, Found};
+use causeway_sim::catalogue::{self, Entry, TaskResult};
 use causeway_sim::figures::{self, Effort};
 use causeway_sim::scenario;
 use causeway_sim::trace;
@@ -37,8 +37,8 @@ fn write_entry(entry: &Entry, out: &mut impl Write) -> Result<(), Box<dyn Error>
     let (mut rows, mut cells) = (Vec::new(), Vec::new());
     for task in entry.tasks(Effort::Quick)? {
         match task.run()? {
-            Found::Rows(found) => rows.extend(found),
-            Found::Cells(found) => cells.extend(found),
+            TaskResult::Rows(found) => rows.extend(found),
+            TaskResult::Cells(found) => cells.extend(found),
         }
     }
     for row in &rows {

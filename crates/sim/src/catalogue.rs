@@ -170,7 +170,7 @@ pub enum Task {
 
 /// The result of a task.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Found {
+pub enum TaskResult {
     /// Rows of a figure.
     Rows(Vec<Row>),
     /// Cells of a table.
@@ -242,10 +242,10 @@ impl Entry {
 
 impl Task {
     /// Carries out the run.
-    pub fn run(&self) -> Result<Found, FigureError> {
+    pub fn run(&self) -> Result<TaskResult, FigureError> {
         match self {
-            Self::Point(point) => point.run().map(Found::Rows),
-            Self::Table(table, run, effort) => (table.run)(*run, *effort).map(Found::Cells),
+            Self::Point(point) => point.run().map(TaskResult::Rows),
+            Self::Table(table, run, effort) => (table.run)(*run, *effort).map(TaskResult::Cells),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use causeway_cosched::Strategy;
 
-use causeway_sim::catalogue::{self, Entry, Found};
+use causeway_sim::catalogue::{self, Entry, TaskResult};
 use causeway_sim::coscheduling::costs::Costs;
 use causeway_sim::coscheduling::programs::{self, NODES, Op, Program};
 use causeway_sim::coscheduling::{Experiment, Outcome, run, workloads};
@@ -380,8 +380,8 @@ fn tables_and_figures_of_chapter_6_are_held_against_their_text() {
             .expect("it is planned")
         {
             match task.run().expect("it runs") {
-                Found::Cells(found) => cells.extend(found),
-                Found::Rows(_) => panic!("a table has cells"),
+                TaskResult::Cells(found) => cells.extend(found),
+                TaskResult::Rows(_) => panic!("a table has cells"),
             }
         }
         assert!(cells.iter().all(|cell| cell.paper.is_some()));

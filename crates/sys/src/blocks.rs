@@ -123,7 +123,7 @@ impl Source<'_> {
     #[must_use]
     pub fn part(self, at: usize, len: usize) -> Self {
         assert!(at <= self.len && len <= self.len - at, "{OUTSIDE}");
-        // SAFETY: the part lies inside, which was just checked, and what is inside is valid, as who made the span promised.
+        // SAFETY: the part lies inside, which was just checked, and what is inside is valid by the contract of `from_raw`.
         unsafe { Self::from_raw(self.base.as_ptr().cast_const().add(at), len) }
     }
 
@@ -284,8 +284,7 @@ pub fn copy(to: &mut Target<'_>, at: Steps, from: Source<'_>, steps: Steps, bloc
         step: at.outer.unsigned_abs() | at.inner.unsigned_abs(),
         past_caches: to.past_caches,
     };
-    // SAFETY: every block is inside its span, which was just checked; what is inside is valid, as who made the
-    // span promised.
+    // SAFETY: every block is inside its span, which was just checked; what is inside is valid by the contract of `from_raw`.
     unsafe { ways::copy(&rows, rows.to, kind) };
 }
 
@@ -381,8 +380,8 @@ pub fn copy_one(to: &mut Target<'_>, at: usize, from: Source<'_>, start: usize, 
     let past_caches = to.past_caches;
     let to = to.base.as_ptr().wrapping_add(at);
     let from = from.base.as_ptr().cast_const().wrapping_add(start);
-    // SAFETY: the block is inside both spans, which was just checked; what is inside is valid, as who made the span
-    // promised; each way is for the lengths that it is used for.
+    // SAFETY: the block is inside both spans, which was just checked; what is inside is valid by the contract of `from_raw`; each way is
+    // for the lengths that it is used for.
     unsafe {
         match len {
             _ if past_caches && are_words::<u64>(to, len) => Streamed::<u64>::copy(to, from, len),

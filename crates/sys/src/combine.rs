@@ -24,8 +24,8 @@ pub fn combine<const N: usize>(
     let (into, from) = (into.as_ptr(), from.as_ptr());
     #[cfg(target_arch = "x86_64")]
     if count >= FEW && std::arch::is_x86_feature_detected!("avx2") {
-        // SAFETY: the elements are inside both spans, which was just checked; what is inside is valid, as who made the
-        // span promised; the processor has the instructions.
+        // SAFETY: the elements are inside both spans, which was just checked; what is inside is valid by the contract of `from_raw`; the
+        // processor has the instructions.
         return unsafe { each_with_avx2(into, from, count, with) };
     }
     // SAFETY: as above.

@@ -35,7 +35,7 @@ pub(crate) enum Protocol {
 
 /// A socket that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct SocketInfo {
     /// The address that it is bound to, which may be a wildcard.
     pub(crate) local: SocketAddr,
     pub(crate) owner: Owner,
@@ -47,7 +47,7 @@ pub(crate) fn find(
     protocol: Protocol,
     source: SocketAddr,
     destination: SocketAddr,
-) -> io::Result<Option<Found>> {
+) -> io::Result<Option<SocketInfo>> {
     let request = request(protocol, source, destination);
     rustix::net::send(socket, &request, SendFlags::empty())?;
     let mut reply = [0_u8; 1024];
@@ -87,7 +87,7 @@ fn request(protocol: Protocol, source: SocketAddr, destination: SocketAddr) -> [
 
 /// `nlmsghdr` and either `nlmsgerr` or `inet_diag_msg`, whose user id and inode are its last
 /// two words.
-fn parse(reply: &[u8]) -> io::Result<Option<Found>> {
+fn parse(reply: &[u8]) -> io::Result<Option<SocketInfo>> {
     let word = |at: usize| {
         reply
             .get(at..at + 4)
@@ -112,7 +112,7 @@ fn parse(reply: &[u8]) -> io::Result<Option<Found>> {
         inode: inode.into(),
     };
     let local = local(reply).ok_or(io::ErrorKind::UnexpectedEof)?;
-    Ok((inode != 0).then_some(Found { local, owner }))
+    Ok((inode != 0).then_some(SocketInfo { local, owner }))
 }
 
 /// The socket's own address in an `inet_diag_msg`: its family, its port in the network's byte order, its address.

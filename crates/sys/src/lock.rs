@@ -52,7 +52,7 @@ pub trait LockMemory {
     /// The count that threads sleep on.
     fn wakes(&self) -> &Self::Word;
     /// Not 0 if a waiting thread requests that the lock be handed over.
-    fn asked(&self) -> &Self::Word;
+    fn handover_requested(&self) -> &Self::Word;
     /// The number of this thread, of [`NUMBER_BITS`]; no other thread has it.
     fn thread_number(&self) -> u64;
     /// The full fence of a thread that waits, which all other threads pass, too.
@@ -60,17 +60,22 @@ pub trait LockMemory {
     /// The fence of a thread that leaves.
     fn light_fence(&self);
     /// How often a thread that wants to enter checks the lock again before it sleeps.
-    fn looks(&self) -> u32;
+    fn spin_limit(&self) -> u32;
     /// Notes that a thread has entered, or has given up and is going to sleep, after so many
     /// checks.
-    fn looked(&self, looks: u32, is_inside: bool);
-    /// Sleeps while [`LockMemory::wakes`] is this; may return early.
-    fn sleep(&self, wakes: u64);
+    fn note_spins(&self, spins: u32, is_inside: bool);
+    /// Whether threads that leave may have passed no fence, so that a wake-up can be missed.
+    fn may_miss_wakes(&self) -> bool;
+    /// Sleeps while [`LockMemory::wakes`] is this; may return early. Not for long if a wake-up can be missed.
+    fn sleep(&self, wakes: u64, may_miss: bool);
     /// Wakes all threads that sleep.
     fn wake(&self);
 }
 
-/// A thread that was woken this often in vain requests that the lock be handed over.
+/// A thread that was woken this often in vain requests that the lock be handed over. (An EPYC of the fourth generation. With 1, four threads on one
+/// processor make 2.0 instead of 4.7 million calls a second, since each call then switches threads, and the slowest thread makes a seventh of the
+/// calls of the fastest instead of four fifths. With 16 they are as many; of two threads, far, the slower one makes 0.69 to 0.86 of the calls of the
+/// other one instead of 0.97 to 1.00.)
 const IN_VAIN: u32 = 4;
 
 fn is_handed(state: u64) -> bool {
@@ -99,7 +104,7 @@ pub fn enter(
     lock.heavy_fence();
     let by_this_thread = handed_by(lock);
     let (mut about_to_sleep, mut in_vain) = (None, 0);
-    let (most_looks, mut looks) = (lock.looks(), 0);
+    let (spin_limit, mut spins) = (lock.spin_limit(), 0);
     let entered = loop {
         let state = lock.state().load(Relaxed);
         if !is_live() {
@@ -108,27 +113,30 @@ pub fn enter(
         if state == FREE || is_handed(state) && state != by_this_thread {
             if lock.state().replace(state, INSIDE, Acquire) {
                 if in_vain == 0 {
-                    lock.looked(looks, true);
+                    lock.note_spins(spins, true);
                 }
                 break Ok(());
             }
         } else if state != INSIDE && state != by_this_thread {
             break Err(state);
-        } else if looks < most_looks {
-            looks += 1;
+        } else if spins < spin_limit {
+            spins += 1;
             std::hint::spin_loop();
-        } else if let Some(wakes) = about_to_sleep.take() {
+        } else if let Some((wakes, may_miss)) = about_to_sleep.take() {
             if in_vain == 0 {
-                lock.looked(looks, false);
+                lock.note_spins(spins, false);
             }
             interrupt();
-            lock.sleep(wakes);
+            lock.sleep(wakes, may_miss);
             in_vain += 1;
             if in_vain >= IN_VAIN {
                 request_handover(lock);
             }
         } else {
-            about_to_sleep = Some(begin_sleep(lock));
+            // Before the last check of the state: if threads that leave have fences of their own by then, the check sees what the last
+            // one without has stored.
+            let may_miss = lock.may_miss_wakes();
+            about_to_sleep = Some((begin_sleep(lock), may_miss));
         }
     };
     lock.waiting().fetch_sub(1, SeqCst);
@@ -141,7 +149,7 @@ pub fn enter(
 
 /// Makes the thread that leaves next hand the lock to a waiting thread, if there is one.
 pub fn request_handover(lock: &impl LockMemory) {
-    lock.asked().store(1, Relaxed);
+    lock.handover_requested().store(1, Relaxed);
 }
 
 /// Announces that this thread is about to sleep, so that threads that leave wake it. Returns the count to
@@ -181,11 +189,11 @@ pub fn leave(lock: &impl LockMemory) {
 
 #[cold]
 fn leave_to_others(lock: &impl LockMemory) {
-    if lock.asked().load(Relaxed) == 0 {
+    if lock.handover_requested().load(Relaxed) == 0 {
         lock.state().store(FREE, Release);
         return wake(lock);
     }
-    lock.asked().store(0, Relaxed);
+    lock.handover_requested().store(0, Relaxed);
     lock.state().store(handed_by(lock), Release);
     fence(SeqCst);
     if lock.waiting().load(Relaxed) == 0 {

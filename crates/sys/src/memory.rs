@@ -464,10 +464,8 @@ impl Memory {
     /// If the range is not inside the span.
     pub fn crc32c(&self, offset: usize, len: usize) -> u32 {
         assert!(offset.checked_add(len).is_some_and(|end| end <= self.len));
-        // SAFETY: the range is inside the span. The slice exists only while it is summed, and nothing but the
-        // sum depends on what it holds.
-        let bytes = unsafe { std::slice::from_raw_parts(self.as_ptr().add(offset), len) };
-        crc_fast::crc32_iscsi(bytes)
+        // SAFETY: the range is inside the span.
+        unsafe { crate::crc32c::of(self.as_ptr().add(offset), len) }
     }
 
     /// Copies all bytes between two spans of one length; they may overlap.
@@ -515,8 +513,7 @@ impl Memory {
         bytes
     }
 
-    /// Gives a heap span's vector back if this is its last clone and it is the whole allocation;
-    /// copies otherwise.
+    /// Returns the bytes as a vector: without a copy if this is the last clone of a heap span that is its whole allocation.
     pub fn into_vec(self) -> Vec<u8> {
         if self.base != self.backing.base || self.len != self.backing.len {
             return self.to_vec();

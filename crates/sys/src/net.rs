@@ -12,7 +12,7 @@ use rustix::net::{
     SocketType, ipproto, sockopt,
 };
 
-use crate::diag::{self, Found, Protocol};
+use crate::diag::{self, Protocol, SocketInfo};
 use crate::limits::Shortage;
 use crate::memory::Memory;
 
@@ -403,7 +403,7 @@ impl Owners {
         protocol: Protocol,
         source: SocketAddr,
         destination: SocketAddr,
-    ) -> io::Result<Option<Found>> {
+    ) -> io::Result<Option<SocketInfo>> {
         let socket = match self.diag.take() {
             Some(socket) => socket,
             None => diag::socket()?,

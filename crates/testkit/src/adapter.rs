@@ -175,7 +175,7 @@ impl<M: Method> Method for Adapter<M> {
             per_peer_protection: false,
             remote_atomics: false,
             needs_local_registration: true,
-            tells_of_death: false,
+            reports_peer_exit: false,
             identifies_nodes: false,
             ..self.inner.capabilities()
         }

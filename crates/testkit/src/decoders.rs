@@ -193,7 +193,7 @@ fn home_file(bytes: &[u8]) {
         home::PartIdentity::parse(text).map(|value| value.to_text()),
         home::Enrollment::parse(text).map(|value| value.to_text()),
         home::FailedSyncs::parse(text).map(|value| value.to_text()),
-        home::TurnsSetAside::parse(text).map(|value| value.to_text()),
+        home::AppendLocksSetAside::parse(text).map(|value| value.to_text()),
         home::VersionsSetAside::parse(text).map(|value| value.to_text()),
         home::LeasesGiven::parse(text).map(|value| value.to_text()),
     ];

@@ -21,7 +21,7 @@
 //! | [`installed`] | a C library as `make install` leaves it |
 //! | [`random`], [`patience`], [`directory`] | seeds, so that a failure can be run again; bounded waiting; temporary directories |
 //!
-//! `tests/house.rs` keeps the house in order: arrows between rooms, sizes of files, banned calls.
+//! `tests/house.rs` checks the source tree: dependencies between crates, sizes of files, banned calls.
 #![forbid(unsafe_code)]
 
 pub mod adapter;

@@ -287,7 +287,10 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
         }
         Operation::BeginAppend { object } => {
             let node = Box::new(node(*object).ok_or_else(missing)?);
-            Ok(ReplyBody::Turn { turn: 1, node })
+            Ok(ReplyBody::AppendLock {
+                append_lock: 1,
+                node,
+            })
         }
         Operation::ReadDirectory { object, after, .. } => Ok(ReplyBody::Entries {
             entries: entries(*object)
@@ -391,7 +394,7 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
         | Operation::Authorize
         | Operation::EndCapabilities { .. }
         | Operation::CancelAppend { .. }
-        | Operation::CheckTurn { .. }
+        | Operation::CheckAppendLock { .. }
         | Operation::Lock { .. }
         | Operation::Unlock { .. }
         | Operation::CancelLock { .. }

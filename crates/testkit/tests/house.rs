@@ -330,8 +330,8 @@ const SLEEPERS: &[&str] = &[
     "crates/fs/src/dev.rs",
     // The metadata server connects to other servers in the background, and sends no event then.
     "crates/fs/src/client/introduce.rs",
-    // A metadata server that has its client ask for a turn again at once is out of order, and does not say when that is otherwise.
-    "crates/fs/src/client/turn.rs",
+    // A metadata server that has its client request an append lock again at once is out of order, and does not say when that is otherwise.
+    "crates/fs/src/client/append_lock.rs",
     // The last reader of a closed store releases its lock without an event.
     "crates/fs/src/meta/service/space.rs",
     // The engine's threads write tables, and send no event when they have.

@@ -385,7 +385,7 @@ fn a_stopped_process_can_be_observed_and_an_ended_one_leaves_no_page() {
     assert!(row.waiting.is_some() && line.starts_with("stalled "));
     let page = pair.page();
     let asked = page
-        .ask("off,engine=error/trace")
+        .request_masks("off,engine=error/trace")
         .expect("a request can be left");
     assert!(page.is_there() && !page.has_applied(asked));
     pair.waiter.resume();

@@ -377,7 +377,7 @@ pub trait Method: Send {
 
     /// Whether this process has moved bytes, of its own transfers or of a peer's, since the last call. Then the end of such a
     /// transfer, or the next one, is likely to come soon, and polling for it costs less than sleeping.
-    fn has_moved(&mut self) -> bool {
+    fn take_moved(&mut self) -> bool {
         false
     }
 
@@ -519,7 +519,7 @@ pub struct Capabilities {
     /// transfer of other memory is refused with [`SendError::Unregistered`], a grant with [`Error::Unsupported`].
     pub needs_local_registration: bool,
     /// A peer whose process ends is reported with [`Sink::peer_down`] even if nothing is sent to it.
-    pub tells_of_death: bool,
+    pub reports_peer_exit: bool,
     /// Each peer proves which node it belongs to ([`Method::node`]) before any data is sent to it or accepted from it.
     pub identifies_nodes: bool,
     /// Peers can map memory from [`Method::allocate`] ([`Method::map`]).

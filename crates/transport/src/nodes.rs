@@ -296,9 +296,9 @@ impl fmt::Debug for Nodes {
 
 /// Which version of [`Nodes`] a method has seen.
 #[derive(Debug, Default)]
-pub(crate) struct Seen(u64);
+pub(crate) struct NodesVersion(u64);
 
-impl Seen {
+impl NodesVersion {
     /// What is known now, if it has changed since the last call.
     #[inline]
     pub(crate) fn changed(&mut self, nodes: Option<&Nodes>) -> Option<Arc<Membership>> {

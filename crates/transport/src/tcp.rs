@@ -64,7 +64,7 @@ use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sink, Transfer, gather,
 };
-use crate::nodes::{Certificate, Membership, Nodes, Seen};
+use crate::nodes::{Certificate, Membership, Nodes, NodesVersion};
 use crate::resolve;
 use crate::session::Bounds;
 use crate::slab::RESERVED_GENERATION;
@@ -130,7 +130,7 @@ pub struct Tcp {
     /// The last epoll call found events of connections that are not polled directly.
     others_are_busy: bool,
     keys: Vec<u64>,
-    nodes_seen: Seen,
+    nodes_version: NodesVersion,
     clock: Clock,
     process: Owner,
 }
@@ -171,7 +171,7 @@ impl Tcp {
             polls_without_epoll: 0,
             others_are_busy: false,
             keys: Vec::new(),
-            nodes_seen: Seen::default(),
+            nodes_version: NodesVersion::default(),
             clock: Clock::default(),
             process: Owner::this_process().map_err(|source| Error::System {
                 what: "preparing for forks".to_owned(),
@@ -274,7 +274,7 @@ impl Method for Tcp {
             per_peer_protection: true,
             remote_atomics: true,
             needs_local_registration: false,
-            tells_of_death: true,
+            reports_peer_exit: true,
             identifies_nodes: self.config.nodes.is_some(),
             maps_memory: false,
             holds_packets: true,
@@ -505,7 +505,7 @@ impl Method for Tcp {
 
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         self.clock.advance(now);
-        if let Some(membership) = self.nodes_seen.changed(self.config.nodes.as_ref()) {
+        if let Some(membership) = self.nodes_version.changed(self.config.nodes.as_ref()) {
             self.end_rejected(&membership, sink);
         }
         self.make_progress(sink)
@@ -577,7 +577,7 @@ impl Tcp {
             (None, None) => "none now: it is made by the next send".to_owned(),
             (Some(link), None) => match link.phase {
                 link::Phase::Connecting => "being made".to_owned(),
-                link::Phase::Shaking(_) => "authenticating the peer".to_owned(),
+                link::Phase::Handshaking(_) => "authenticating the peer".to_owned(),
                 link::Phase::Up => "up".to_owned(),
             },
         };

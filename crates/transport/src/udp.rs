@@ -338,7 +338,7 @@ impl<G: DatagramIo> Method for Udp<G> {
             per_peer_protection: true,
             remote_atomics: true,
             needs_local_registration: false,
-            tells_of_death: true,
+            reports_peer_exit: true,
             identifies_nodes: false,
             maps_memory: false,
             holds_packets: true,

@@ -144,7 +144,7 @@ pub fn set(masks: Masks) {
 pub fn apply_request() {
     if let Some(logger) = LOGGER.get()
         && let Some(page) = logger.page()
-        && page.asked_version() != logger.seen.load(Ordering::Relaxed)
+        && page.request_version() != logger.seen.load(Ordering::Relaxed)
     {
         apply(logger, page);
     }
@@ -158,7 +158,7 @@ fn apply(logger: &Logger, page: &Page) {
         Err(TryLockError::WouldBlock) => return,
         held => held,
     };
-    let Some((version, request)) = page.asked() else {
+    let Some((version, request)) = page.pending_request() else {
         return;
     };
     if logger.seen.swap(version, Ordering::Relaxed) == version {
@@ -262,7 +262,7 @@ mod tests {
             masks: RwLock::new(Arc::new("warn/info".parse().unwrap())),
             page: Some(Arc::clone(&page)),
             sink: printed,
-            seen: AtomicU64::new(page.asked_version()),
+            seen: AtomicU64::new(page.request_version()),
             changing: Mutex::default(),
         };
         assert!(LOGGER.set(logger).is_ok());
@@ -292,7 +292,7 @@ mod tests {
         // From outside, before and after the request is applied.
         let outside = Observer::new(std::process::id()).unwrap();
         assert_eq!(outside.masks(), "off/trace");
-        let asked = outside.ask("off,watch=debug/off").unwrap();
+        let asked = outside.request_masks("off,watch=debug/off").unwrap();
         assert!(!outside.has_applied(asked));
         apply_request();
         assert!(outside.has_applied(asked));
@@ -300,7 +300,7 @@ mod tests {
         say();
         assert_eq!(outside.events(99).len(), 5, "nothing is recorded any more");
         // Invalid requests from outside change nothing.
-        let asked = outside.ask("loud").unwrap();
+        let asked = outside.request_masks("loud").unwrap();
         apply_request();
         assert!(outside.has_applied(asked));
         assert_eq!(masks().unwrap().to_string(), "off,watch=debug/off");
@@ -332,7 +332,7 @@ mod tests {
             let mut asked = Vec::new();
             while setters.iter().any(|setter| !setter.is_finished()) {
                 let request = format!("off,request{}=info/off", asked.len());
-                asked.push(outside.ask(&request).unwrap());
+                asked.push(outside.request_masks(&request).unwrap());
                 apply_request();
             }
             asked

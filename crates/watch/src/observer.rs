@@ -61,7 +61,7 @@ pub struct Observer {
 
 /// The result of [`observe_all`].
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct ObservedProcesses {
     /// The processes that have a page.
     pub processes: Vec<Observer>,
     /// The number of processes of other users, which cannot be observed.
@@ -71,8 +71,8 @@ pub struct Found {
 }
 
 /// Opens the pages of all processes that have one, except those whose number `known` accepts.
-pub fn observe_all(known: impl Fn(u32) -> bool) -> io::Result<Found> {
-    let mut found = Found::default();
+pub fn observe_all(known: impl Fn(u32) -> bool) -> io::Result<ObservedProcesses> {
+    let mut found = ObservedProcesses::default();
     for pid in process::all()?.filter(|pid| !known(*pid)) {
         match Observer::new(pid) {
             Ok(page) => found.processes.push(page),
@@ -205,7 +205,7 @@ impl Observer {
 
     /// Requests that the process use these log masks. The process applies them when it next makes
     /// progress. Returns the request's number, for [`Observer::has_applied`].
-    pub fn ask(&self, masks: &str) -> io::Result<u64> {
+    pub fn request_masks(&self, masks: &str) -> io::Result<u64> {
         let invalid = |why: &'static str| io::Error::new(io::ErrorKind::InvalidInput, why);
         if masks.len() > area::TEXT_BYTES {
             return Err(invalid("the masks are too long"));
@@ -343,7 +343,10 @@ mod tests {
         assert_eq!((seen.missing_rows(), seen.rows()), (0, vec![row(79)]));
         drop((many, late));
 
-        assert!(seen.ask(&"x".repeat(area::TEXT_BYTES + 1)).is_err());
+        assert!(
+            seen.request_masks(&"x".repeat(area::TEXT_BYTES + 1))
+                .is_err()
+        );
 
         assert!(
             observe_all(|_| false)
@@ -376,7 +379,7 @@ mod tests {
         let other_words = Mapping::new(&other, wire::PAGE_BYTES).unwrap();
         rustix::io::dup2(&other, &mut file).unwrap();
         mapping.word(area::ASKED).store(2, Ordering::Relaxed);
-        page.ask("off").unwrap();
+        page.request_masks("off").unwrap();
         assert_eq!(other_words.word(area::ASKED).load(Ordering::Relaxed), 0);
         let asked = read_text(&mapping, area::ASKED).map(|(_, text)| text);
         assert_eq!(asked.as_deref(), Some(&b"off"[..]));

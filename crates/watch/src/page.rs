@@ -102,12 +102,12 @@ impl Page {
     }
 
     /// The version of the observers' latest request; it changes with each request.
-    pub(crate) fn asked_version(&self) -> u64 {
+    pub(crate) fn request_version(&self) -> u64 {
         self.mapping.word(area::ASKED).load(Ordering::Relaxed)
     }
 
     /// The observers' latest request, with its version; `None` while it is being written.
-    pub(crate) fn asked(&self) -> Option<(u64, Vec<u8>)> {
+    pub(crate) fn pending_request(&self) -> Option<(u64, Vec<u8>)> {
         crate::observer::read_text(&self.mapping, area::ASKED)
     }
 

@@ -365,21 +365,21 @@ pub enum Operation {
         /// What.
         data: Vec<u8>,
     },
-    /// Waits for the client's turn to append to a file. Returns [`ReplyBody::Turn`]. One client has
-    /// the turn at a time; it ends with [`Operation::EndAppend`], [`Operation::CancelAppend`] or
+    /// Waits for the append lock of a file. Returns [`ReplyBody::AppendLock`]. One client has
+    /// the lock at a time; it is released by [`Operation::EndAppend`], [`Operation::CancelAppend`] or
     /// the client's connection, or after the file system's time-out if others wait for it.
     BeginAppend {
         /// Which file.
         object: ObjectId,
     },
-    /// As [`Operation::Extend`], and ends a turn to append: only if the client still has it, otherwise
+    /// As [`Operation::Extend`], and releases an append lock: only if the client still has it, otherwise
     /// [`Errno::OVERTAKEN`], and if the file was not truncated meanwhile, otherwise [`Errno::STALE_VERSION`]. Returns
     /// [`ReplyBody::Node`].
     EndAppend {
         /// Which file.
         object: ObjectId,
-        /// The turn.
-        turn: u64,
+        /// The number of the lock.
+        append_lock: u64,
         /// As for [`Operation::Extend`].
         end: u64,
         /// As for [`Operation::Extend`].
@@ -389,21 +389,21 @@ pub enum Operation {
         /// As for [`Operation::Extend`].
         reached: Vec<Reach>,
     },
-    /// Ends a turn to append, without having appended. Returns [`ReplyBody::Done`].
+    /// Releases an append lock, without having appended. Returns [`ReplyBody::Done`].
     CancelAppend {
         /// Which file.
         object: ObjectId,
-        /// The turn.
-        turn: u64,
+        /// The number of the lock.
+        append_lock: u64,
     },
 
-    /// Whether the client still has a turn to append. Returns [`ReplyBody::Done`] if it has: the turn is then extended by the same
+    /// Whether the client still has an append lock. Returns [`ReplyBody::Done`] if it has: the lock is then extended by the same
     /// time, or ends if `end` is set. Otherwise returns [`Errno::OVERTAKEN`].
-    CheckTurn {
+    CheckAppendLock {
         /// Which file.
         object: ObjectId,
-        /// The turn.
-        turn: u64,
+        /// The number of the lock.
+        append_lock: u64,
         /// The client needs it no longer.
         end: bool,
     },
@@ -539,9 +539,9 @@ pub enum Operation {
         memory: Vec<RegionDescriptor>,
         /// Small data, sent along instead of `memory`.
         inline: Vec<u8>,
-        /// The turn to append that it belongs to, 0 if to none. Writes of earlier turns fail with [`Errno::OVERTAKEN`]
+        /// The append lock under which it is sent, 0 if there is none. Writes under earlier locks fail with [`Errno::OVERTAKEN`]
         /// from then on.
-        turn: u64,
+        append_lock: u64,
     },
     /// Creates a datafile with this content unless it exists. Returns [`ReplyBody::Done`].
     Seed {

@@ -6,7 +6,7 @@
 //! | `metadata/owner`, `data/owner` | [`PartIdentity`]: of which directory this is a part |
 //! | `enrolled` | [`Enrollment`]: which metadata have given it which number |
 //! | `metadata/failed-syncs`, `data/failed-syncs` | [`FailedSyncs`]: how often the disk failed to sync |
-//! | `metadata/turns` | [`TurnsSetAside`]: which numbers turns to append may have had |
+//! | `metadata/turns` | [`AppendLocksSetAside`]: which numbers append locks may have had |
 //! | `metadata/leases` | [`LeasesGiven`]: that clients may hold leases |
 //! | `capability-versions` | [`VersionsSetAside`]: which versions capabilities may have had |
 //!
@@ -307,14 +307,14 @@ impl FailedSyncs {
     }
 }
 
-/// An upper bound of the numbers of turns to append that were assigned.
+/// An upper bound of the numbers of append locks that were assigned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TurnsSetAside {
-    /// No turn has had a larger number; at most [`TurnsSetAside::HIGHEST`].
+pub struct AppendLocksSetAside {
+    /// No append lock has had a larger number; at most [`AppendLocksSetAside::HIGHEST`].
     pub below: u64,
 }
 
-impl TurnsSetAside {
+impl AppendLocksSetAside {
     /// The largest value that is accepted; counting does not reach it.
     pub const HIGHEST: u64 = 1 << 63;
 
@@ -323,7 +323,7 @@ impl TurnsSetAside {
         below_text("turns", self.below)
     }
 
-    /// Reads what [`TurnsSetAside::to_text`] wrote.
+    /// Reads what [`AppendLocksSetAside::to_text`] wrote.
     pub fn parse(text: &str) -> Result<Self, Unreadable> {
         parse_below("turns", text, Self::HIGHEST).map(|below| Self { below })
     }
@@ -412,7 +412,7 @@ mod tests {
 
     const VERSIONS: &str = "causeway-capability-versions 2\nbelow 000000000000000d\n";
     const LEASES: &str = "causeway-leases 2\nbelow 0000000000001388\n";
-    const TURNS: &str = "causeway-turns 2\nbelow 000000000000000c\n";
+    const APPEND_LOCKS: &str = "causeway-turns 2\nbelow 000000000000000c\n";
 
     fn identity() -> DirectoryIdentity {
         DirectoryIdentity {
@@ -445,14 +445,14 @@ mod tests {
         assert!(FailedSyncs::parse(&FAILED_SYNCS[1..]).is_err());
         assert!(FailedSyncs::parse(&FAILED_SYNCS.replace("0a", "0A")).is_err());
         assert_eq!(Enrollment::parse(ENROLLMENT), Ok(enrollment));
-        let turns = TurnsSetAside { below: 12 };
-        assert_eq!(turns.to_text(), TURNS);
-        assert_eq!(TurnsSetAside::parse(TURNS), Ok(turns));
-        assert!(TurnsSetAside::parse(&TURNS.replace("below 0", "below 9")).is_err());
+        let locks = AppendLocksSetAside { below: 12 };
+        assert_eq!(locks.to_text(), APPEND_LOCKS);
+        assert_eq!(AppendLocksSetAside::parse(APPEND_LOCKS), Ok(locks));
+        assert!(AppendLocksSetAside::parse(&APPEND_LOCKS.replace("below 0", "below 9")).is_err());
         let versions = VersionsSetAside { below: 13 };
         assert_eq!(versions.to_text(), VERSIONS);
         assert_eq!(VersionsSetAside::parse(VERSIONS), Ok(versions));
-        assert!(VersionsSetAside::parse(TURNS).is_err());
+        assert!(VersionsSetAside::parse(APPEND_LOCKS).is_err());
         let leases = LeasesGiven { below_ms: 5000 };
         assert_eq!(leases.to_text(), LEASES);
         assert_eq!(LeasesGiven::parse(LEASES), Ok(leases));

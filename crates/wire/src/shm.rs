@@ -88,12 +88,12 @@ pub enum Record {
     },
     /// The sender has dropped its mapping of an object and needs the file again before it can map
     /// further regions.
-    Forgot {
+    ObjectUnmapped {
         /// Its number.
         object: u64,
     },
     /// The object's owner has freed it; mappings of it are of no more use.
-    Retired {
+    ObjectFreed {
         /// Its number.
         object: u64,
     },
@@ -120,8 +120,8 @@ impl Record {
             Self::Wake => "Wake",
             Self::Goodbye => "Goodbye",
             Self::Object { .. } => "Object",
-            Self::Forgot { .. } => "Forgot",
-            Self::Retired { .. } => "Retired",
+            Self::ObjectUnmapped { .. } => "ObjectUnmapped",
+            Self::ObjectFreed { .. } => "ObjectFreed",
             Self::Bulk => "Bulk",
             Self::Challenge(_) => "Challenge",
             Self::Proof(_) => "Proof",
@@ -188,7 +188,7 @@ pub struct Hello {
     /// Drawn for this handshake, if [`FLAG_KEYED`] is set; else it is not sent.
     pub nonce: u128,
     /// About the sender.
-    pub process: Process,
+    pub process: ProcessInfo,
 }
 
 /// See [`Record::Welcome`].
@@ -199,12 +199,12 @@ pub struct Welcome {
     /// The sender's `FLAG_*` bits.
     pub flags: u8,
     /// About the sender.
-    pub process: Process,
+    pub process: ProcessInfo,
 }
 
 /// What each side states about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Process {
+pub struct ProcessInfo {
     /// Random number of the method's instance.
     pub incarnation: u64,
     /// The bit in the sender's doorbell page that the other side rings.
@@ -216,7 +216,7 @@ pub struct Process {
     pub probe_value: u64,
 }
 
-impl Wire for Process {
+impl Wire for ProcessInfo {
     fn encode(&self, out: &mut Writer) {
         out.u64(self.incarnation);
         out.u32(self.doorbell_bit);
@@ -253,8 +253,8 @@ variants!(Record, "record kind", {
     WAKE => Wake,
     5 => Goodbye,
     6 => Object { object: u64, base: u64, len: u64 },
-    7 => Forgot { object: u64 },
-    8 => Retired { object: u64 },
+    7 => ObjectUnmapped { object: u64 },
+    8 => ObjectFreed { object: u64 },
     9 => Bulk,
     10 => Challenge(challenge: wire),
     11 => Proof(proof: wire),
@@ -325,7 +325,7 @@ impl Wire for Hello {
                 0 => 0,
                 _ => input.u128("nonce")?,
             },
-            process: Process::decode(input)?,
+            process: ProcessInfo::decode(input)?,
         })
     }
 }
@@ -341,7 +341,7 @@ impl Wire for Welcome {
         Ok(Self {
             formats,
             flags,
-            process: Process::decode(input)?,
+            process: ProcessInfo::decode(input)?,
         })
     }
 }

@@ -74,22 +74,22 @@ pub(crate) enum Report {
     Listening(String),
     Ready,
     /// A client's mean microseconds from a request to its reply.
-    Asked(f64),
+    RequestLatency(f64),
     /// The measurements of a link.
-    Passed(Passed),
+    Link(LinkFigures),
     Done,
 }
 
 /// A link's share of a ring's figures.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub(crate) struct Passed {
+pub(crate) struct LinkFigures {
     rounds: u64,
     elapsed_s: f64,
     cpu_s: f64,
     waiting_cpu_s: f64,
 }
 
-impl Passed {
+impl LinkFigures {
     /// The figures of the ring from those of its links.
     pub(crate) fn together(links: &[Self], pause_ms: u64) -> Option<RingFigures> {
         let first = links.first()?;
@@ -119,7 +119,7 @@ pub(crate) fn run(assignment: &Assignment, channel: &mut Channel) -> Outcome {
             address,
             size,
             milliseconds,
-        } => ask(address, *size, *milliseconds, channel),
+        } => run_client(address, *size, *milliseconds, channel),
         Role::Link {
             listen,
             first,
@@ -169,8 +169,8 @@ struct Reply {
 fn serve(listen: &str, clients: usize, size: usize, channel: &mut Channel) -> Outcome {
     let mut layer = Layer::start(listen)?;
     channel.send(&Report::Listening(layer.address()))?;
-    let met = layer.await_introductions(clients)?;
-    let places: BTreeMap<Addr, u64> = met.into_iter().zip(0..).collect();
+    let peers = layer.await_introductions(clients)?;
+    let places: BTreeMap<Addr, u64> = peers.into_iter().zip(0..).collect();
     let mut replies = Vec::with_capacity(clients);
     for _ in 0..clients {
         let memory = Memory::zeroed(size);
@@ -183,22 +183,22 @@ fn serve(listen: &str, clients: usize, size: usize, channel: &mut Channel) -> Ou
     channel.send(&Report::Ready)?;
     let mut left = clients;
     let mut silent_since = Instant::now();
-    let mut asks: Vec<Unexpected> = Vec::new();
+    let mut requests: Vec<Unexpected> = Vec::new();
     while left > 0 || replies.iter().any(|reply| reply.on_its_way) {
         await_anything(&mut layer, &mut silent_since)?;
         reap(&mut layer, &mut replies)?;
-        take_asks(&mut layer, &mut asks)?;
-        for ask in asks.drain(..) {
-            let head = Head::read(&ask.data)
+        take_requests(&mut layer, &mut requests)?;
+        for request in requests.drain(..) {
+            let head = Head::read(&request.data)
                 .ok_or("a request is cut short")
                 .doing(serving)?;
             let place = places
-                .get(&ask.from)
+                .get(&request.from)
                 .ok_or("an unknown peer sent a request")
                 .doing(serving)?;
             left -= usize::from(head.last);
-            reply_to(&mut layer, &mut replies, (ask.from, *place), head)?;
-            layer.bmi.release(ask.from);
+            reply_to(&mut layer, &mut replies, (request.from, *place), head)?;
+            layer.bmi.release(request.from);
         }
     }
     channel.send(&Report::Done)
@@ -217,10 +217,10 @@ fn await_anything(layer: &mut Layer, silent_since: &mut Instant) -> Outcome {
     Ok(())
 }
 
-fn take_asks(layer: &mut Layer, asks: &mut Vec<Unexpected>) -> Outcome {
+fn take_requests(layer: &mut Layer, requests: &mut Vec<Unexpected>) -> Outcome {
     let taken = layer
         .bmi
-        .testunexpected(TAKEN_AT_ONCE, Duration::ZERO, asks);
+        .testunexpected(TAKEN_AT_ONCE, Duration::ZERO, requests);
     taken.doing(serving).map(drop)
 }
 
@@ -274,7 +274,7 @@ fn reply_to(layer: &mut Layer, replies: &mut [Reply], to: (Addr, u64), head: Hea
     }
 }
 
-fn ask(address: &str, size: usize, milliseconds: u64, channel: &mut Channel) -> Outcome {
+fn run_client(address: &str, size: usize, milliseconds: u64, channel: &mut Channel) -> Outcome {
     let doing = || "asking the server".to_owned();
     let mut layer = Layer::start("")?;
     let server = layer.introduce_to(address)?;
@@ -311,7 +311,7 @@ fn ask(address: &str, size: usize, milliseconds: u64, channel: &mut Channel) -> 
         return Err(Failure::new(doing(), "the last reply is not what was sent"));
     }
     let mean_us = elapsed.as_secs_f64() * 1e6 / head.number as f64;
-    channel.send(&Report::Asked(mean_us))
+    channel.send(&Report::RequestLatency(mean_us))
 }
 
 /// One link of a ring, between two others.
@@ -364,7 +364,7 @@ fn link(
         std::thread::sleep(Duration::from_millis(pause_ms));
     }
     link.pass(true)?;
-    channel.send(&Report::Passed(Passed {
+    channel.send(&Report::Link(LinkFigures {
         rounds,
         elapsed_s,
         cpu_s,
@@ -494,16 +494,16 @@ mod tests {
 
     #[test]
     fn a_ring_costs_what_its_links_used_together() {
-        let link = Passed {
+        let link = LinkFigures {
             rounds: 10,
             elapsed_s: 1.0,
             cpu_s: 0.5,
             waiting_cpu_s: 0.01,
         };
-        let ring = Passed::together(&[link, link], 100).unwrap();
+        let ring = LinkFigures::together(&[link, link], 100).unwrap();
         assert_eq!(ring.hop_us, 50_000.0);
         assert_eq!(ring.cpu_us_per_hop, 50_000.0);
         assert!((ring.waiting_cpu_share - 0.2).abs() < 1e-9);
-        assert!(Passed::together(&[], 100).is_none());
+        assert!(LinkFigures::together(&[], 100).is_none());
     }
 }

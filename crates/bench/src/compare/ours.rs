@@ -6,7 +6,7 @@ use causeway_command::failure::{Failure, Outcome};
 use causeway_command::shutdown::ScratchDirectory;
 use causeway_command::workers::{Event, Pool, Start};
 
-use super::multi_process::{Assignment, Order, Passed, Report, Role};
+use super::multi_process::{Assignment, LinkFigures, Order, Report, Role};
 use super::trial::{Pattern, REPLY_BYTES, RINGS, Trial};
 use crate::messages::effort::{COPY_BYTES, in_memory};
 use crate::messages::pair::Pair;
@@ -213,7 +213,7 @@ impl Ours {
             let latencies: Vec<f64> = reports
                 .into_iter()
                 .filter_map(|report| match report {
-                    Report::Asked(latency) => Some(latency),
+                    Report::RequestLatency(latency) => Some(latency),
                     _ => None,
                 })
                 .collect();
@@ -250,14 +250,14 @@ impl Ours {
             for number in 0..processes {
                 pool.send(number, &Start)?;
             }
-            let links: Vec<Passed> = reports
+            let links: Vec<LinkFigures> = reports
                 .into_iter()
                 .filter_map(|report| match report {
-                    Report::Passed(passed) => Some(passed),
+                    Report::Link(figures) => Some(figures),
                     _ => None,
                 })
                 .collect();
-            let ring = Passed::together(&links, trial.pause_ms());
+            let ring = LinkFigures::together(&links, trial.pause_ms());
             let ring =
                 ring.ok_or_else(|| Failure::new("passing the token", "no link reported it"))?;
             figures.extend(Figure::of_ring(&trial.method, processes, &ring));

@@ -13,14 +13,14 @@ const COMMIT_CLIENTS: usize = 8;
 
 /// Where the processes of a measurement work.
 #[derive(Clone, Copy)]
-enum Place {
+enum DirectoryLayout {
     /// All in one directory.
     One,
     /// Each in its own.
     Many,
 }
 
-impl Place {
+impl DirectoryLayout {
     fn name(self) -> &'static str {
         match self {
             Self::One => "one-dir",
@@ -64,7 +64,7 @@ pub(super) fn run(bench: &mut Bench) -> Outcome {
     let mut setup = bench.start()?;
     for clients in bench.clients.clone() {
         let mut processes = ClientProcesses::start(&setup.cluster, clients)?;
-        for place in [Place::One, Place::Many] {
+        for place in [DirectoryLayout::One, DirectoryLayout::Many] {
             let count = (bench.files / clients as u64).max(1);
             let mut rates: [Vec<f64>; 5] = Default::default();
             for round in 0..bench.runs {
@@ -119,8 +119,8 @@ pub(super) fn small_files(bench: &mut Bench) -> Outcome {
             let count = (bench.files / 2 / clients as u64).max(1);
             let (mut written, mut read) = (Vec::new(), Vec::new());
             for round in 0..bench.runs {
-                Place::Many.make(&mut setup, round, clients)?;
-                let at = |number: usize| Place::Many.directory(round, number);
+                DirectoryLayout::Many.make(&mut setup, round, clients)?;
+                let at = |number: usize| DirectoryLayout::Many.directory(round, number);
                 let took = processes.measure(|number| Order::Create {
                     directory: at(number),
                     count,
@@ -138,7 +138,7 @@ pub(super) fn small_files(bench: &mut Bench) -> Outcome {
                     directory: at(number),
                     count,
                 })?;
-                Place::Many.remove(&mut setup, round, clients)?;
+                DirectoryLayout::Many.remove(&mut setup, round, clients)?;
             }
             for (what, rates) in [("write", &written), ("read", &read)] {
                 let case = format!("small-files/{what}/{clients}-clients");
@@ -168,7 +168,11 @@ pub(super) fn commits(bench: &mut Bench) -> Outcome {
             let files = if each { bench.files / 4 } else { bench.files };
             let count = (files / COMMIT_CLIENTS as u64).max(1);
             for (batch, rates) in [false, true].into_iter().zip(&mut rates) {
-                let place = if batch { Place::Many } else { Place::One };
+                let place = if batch {
+                    DirectoryLayout::Many
+                } else {
+                    DirectoryLayout::One
+                };
                 place.make(&mut setup, round, COMMIT_CLIENTS)?;
                 let took = processes.measure(|number| Order::Create {
                     directory: place.directory(round, number),

@@ -94,7 +94,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 
 /// Measurements of messages of one size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum Measurement {
     /// Half of a round trip.
     Latency,
     /// Windows of messages, from memory that the message layer allocated or not.
@@ -105,18 +105,18 @@ enum What {
 #[derive(Debug, Clone)]
 struct Trial {
     method: String,
-    what: What,
+    what: Measurement,
     size: u64,
 }
 
 fn trials(methods: &[String], sizes: &Sizes) -> Vec<Trial> {
     let mut trials = Vec::new();
     for method in methods {
-        let shared = (method == "shm").then_some(What::Stream { allocate: true });
-        let stream = What::Stream { allocate: false };
-        for what in [What::Latency, stream].into_iter().chain(shared) {
+        let shared = (method == "shm").then_some(Measurement::Stream { allocate: true });
+        let stream = Measurement::Stream { allocate: false };
+        for what in [Measurement::Latency, stream].into_iter().chain(shared) {
             // A stream of nothing has no bandwidth.
-            let wanted = |size: &&u64| what == What::Latency || **size > 0;
+            let wanted = |size: &&u64| what == Measurement::Latency || **size > 0;
             trials.extend(sizes.bytes.iter().filter(wanted).map(|&size| Trial {
                 method: method.clone(),
                 what,
@@ -131,9 +131,9 @@ impl Trial {
     fn name(&self) -> String {
         let (size, method) = (size_text(self.size), &self.method);
         match self.what {
-            What::Latency => format!("latency of {size} over {method}"),
-            What::Stream { allocate: false } => format!("bandwidth of {size} over {method}"),
-            What::Stream { allocate: true } => {
+            Measurement::Latency => format!("latency of {size} over {method}"),
+            Measurement::Stream { allocate: false } => format!("bandwidth of {size} over {method}"),
+            Measurement::Stream { allocate: true } => {
                 format!("bandwidth of {size} over {method}, shared buffers")
             }
         }
@@ -143,9 +143,9 @@ impl Trial {
     fn case(&self) -> String {
         let method = &self.method;
         match self.what {
-            What::Latency => format!("latency/{method}"),
-            What::Stream { allocate: false } => format!("bandwidth/{method}"),
-            What::Stream { allocate: true } => format!("bandwidth/{method}/shared-buffers"),
+            Measurement::Latency => format!("latency/{method}"),
+            Measurement::Stream { allocate: false } => format!("bandwidth/{method}"),
+            Measurement::Stream { allocate: true } => format!("bandwidth/{method}/shared-buffers"),
         }
     }
 
@@ -153,11 +153,13 @@ impl Trial {
     /// there is no limit.
     fn limit(&self) -> Option<(&'static str, &'static str)> {
         match self.what {
-            What::Latency if self.method == "tcp" => Some(("latency/bare-tcp-polling", "to-limit")),
-            What::Latency => {
+            Measurement::Latency if self.method == "tcp" => {
+                Some(("latency/bare-tcp-polling", "to-limit"))
+            }
+            Measurement::Latency => {
                 (self.size <= SMALL_BYTES).then_some(("latency/cache-line", "to-limit"))
             }
-            What::Stream { .. } => {
+            Measurement::Stream { .. } => {
                 (self.size >= COPY_BYTES).then_some(("bandwidth/memcpy", "to-memcpy"))
             }
         }
@@ -165,9 +167,9 @@ impl Trial {
 
     fn ours(&self, pair: &mut Pair) -> Outcome<Vec<Figure>> {
         let (case, size) = (self.case(), self.size);
-        let allocate = self.what == What::Stream { allocate: true };
+        let allocate = self.what == Measurement::Stream { allocate: true };
         pair.check(size, allocate)?;
-        if self.what != What::Latency {
+        if self.what != Measurement::Latency {
             let rate = pair.stream(size, allocate)?;
             return Ok(Figure::of_stream(&case, &self.method, size, rate));
         }
@@ -181,7 +183,7 @@ impl Trial {
         let Some((case, _)) = self.limit() else {
             return Ok(Vec::new());
         };
-        if self.what != What::Latency {
+        if self.what != Measurement::Latency {
             let copied = pair.copy(size)?;
             let figure = Figure::new(case, size, "bandwidth_mb_s", copied);
             return Ok(figure.into_iter().collect());
@@ -273,10 +275,11 @@ mod tests {
     #[test]
     fn every_size_is_measured_in_every_way_that_it_has() {
         let trials = trials(&["shm".to_owned(), "tcp".to_owned()], &sizes());
-        let count = |wanted: What| trials.iter().filter(|trial| trial.what == wanted).count();
-        assert_eq!(count(What::Latency), 8);
-        assert_eq!(count(What::Stream { allocate: false }), 6);
-        assert_eq!(count(What::Stream { allocate: true }), 3);
+        let count =
+            |wanted: Measurement| trials.iter().filter(|trial| trial.what == wanted).count();
+        assert_eq!(count(Measurement::Latency), 8);
+        assert_eq!(count(Measurement::Stream { allocate: false }), 6);
+        assert_eq!(count(Measurement::Stream { allocate: true }), 3);
         let name = trials.last().unwrap().name();
         assert_eq!(name, "bandwidth of 100,000 B over tcp");
         let limits = trials.iter().filter_map(Trial::limit).count();
@@ -289,7 +292,7 @@ mod tests {
         let trials = trials(&["shm".to_owned()], &sizes());
         let number = trials
             .iter()
-            .position(|trial| trial.what == What::Latency && trial.size == 8)
+            .position(|trial| trial.what == Measurement::Latency && trial.size == 8)
             .unwrap();
         let mut parts = Parts::new(trials.iter().map(Trial::name).collect(), 1);
         for (participant, case, distance, value) in [

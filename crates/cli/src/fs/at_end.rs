@@ -104,18 +104,19 @@ pub(crate) fn first_name_failed(shown: &str) -> Failure {
 /// The result for a file's first name in the file system: the copy, once it is stored.
 pub(crate) type Stored = OnceLock<ObjectId>;
 
-/// The steps deferred to the end of copying into the file system; `Known` are a directory's
+/// The steps deferred to the end of copying into the file system; `Metadata` is a directory's
 /// attributes.
-pub(crate) type StoredAtEnd<Key, Known> = AtEnd<Key, Stored, RemoteName, (Node, Known, Vec<u8>)>;
+pub(crate) type StoredAtEnd<Key, Metadata> =
+    AtEnd<Key, Stored, RemoteName, (Node, Metadata, Vec<u8>)>;
 
 /// Carries out the steps deferred while copying into the file system, and makes metadata durable if
 /// `sync`. Returns how many of them failed.
-pub(crate) fn conclude_stored<'a, Key: Eq + Hash, Known>(
+pub(crate) fn conclude_stored<'a, Key: Eq + Hash, Metadata>(
     client: &mut Client,
-    at_end: StoredAtEnd<Key, Known>,
+    at_end: StoredAtEnd<Key, Metadata>,
     (progress, lost): (&Progress, &Lost),
-    original: impl Fn(&Known) -> Original<'a>,
-    default_list: impl Fn(&mut Client, &Known) -> Result<Option<Acl>, Error>,
+    original: impl Fn(&Metadata) -> Original<'a>,
+    default_list: impl Fn(&mut Client, &Metadata) -> Result<Option<Acl>, Error>,
     sync: bool,
 ) -> u64 {
     let shared = std::cell::RefCell::new(client);

@@ -23,7 +23,7 @@ use crate::fs::engine::{
     Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over,
 };
 use crate::fs::local::{
-    CopyAttributes, Known, PendingFile, Tree, make_hard_link, make_link, safe_mode,
+    CopyAttributes, LocalMetadata, PendingFile, Tree, make_hard_link, make_link, safe_mode,
 };
 use crate::fs::session::{RemotePath, Session, Target, base_names, remote_name};
 use crate::fs::source::Source;
@@ -102,7 +102,7 @@ struct Get<'a> {
 }
 
 /// The destination on this machine.
-enum Place {
+enum Destination {
     /// Standard output.
     Output,
     /// A device or pipe: it is written to, not replaced.
@@ -118,10 +118,10 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let session = Session::open(&arguments.target)?;
     let names = base_names(&arguments.sources);
     let (tree, name) = match decide(&arguments.destination, &names)? {
-        Place::Output => return to_standard_output(&session, &arguments.sources),
-        Place::Special => return to_special(&session, &arguments),
-        Place::Into(tree) => (tree, None),
-        Place::As(tree, name) => (tree, Some(name)),
+        Destination::Output => return to_standard_output(&session, &arguments.sources),
+        Destination::Special => return to_special(&session, &arguments),
+        Destination::Into(tree) => (tree, None),
+        Destination::As(tree, name) => (tree, Some(name)),
     };
     shutdown::on_signals()?;
     let progress = Progress::new(&session.output, "get", 0);
@@ -156,16 +156,16 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
 
 /// Chooses the destination as `cp` does: inside a directory that exists, otherwise under the name given, which only one
 /// source can have. A link to a directory is followed, since the user has named it.
-fn decide(destination: &Path, names: &[&[u8]]) -> Outcome<Place> {
+fn decide(destination: &Path, names: &[&[u8]]) -> Outcome<Destination> {
     let what = || format!("copying to {}", destination.display());
     let bytes = destination.as_os_str().as_bytes();
     if bytes == b"-" || bytes == b"/dev/stdout" {
-        return Ok(Place::Output);
+        return Ok(Destination::Output);
     }
     let there = std::fs::metadata(destination).ok();
     if there.as_ref().is_some_and(std::fs::Metadata::is_dir) {
         refuse_equal_names(names, &what())?;
-        return Ok(Place::Into(Tree::open(destination)?));
+        return Ok(Destination::Into(Tree::open(destination)?));
     }
     if names.len() > 1 {
         return Err(
@@ -173,10 +173,13 @@ fn decide(destination: &Path, names: &[&[u8]]) -> Outcome<Place> {
         );
     }
     if there.is_some_and(|there| !there.is_file()) {
-        return Ok(Place::Special);
+        return Ok(Destination::Special);
     }
     match (destination.parent(), destination.file_name()) {
-        (Some(parent), Some(name)) => Ok(Place::As(Tree::open(parent)?, name.as_bytes().to_vec())),
+        (Some(parent), Some(name)) => Ok(Destination::As(
+            Tree::open(parent)?,
+            name.as_bytes().to_vec(),
+        )),
         _ => Err(Failure::usage(what(), "the path ends in no name")
             .hint("name an existing directory, or the new file")),
     }
@@ -492,7 +495,7 @@ impl Get<'_> {
             },
             |(below, node, default)| {
                 let finished = self.tree.open_below(&below, flags).and_then(|directory| {
-                    let owner = Known::of(&directory)?.uid;
+                    let owner = LocalMetadata::of(&directory)?.uid;
                     if !self.keep_owner && owner != rustix::process::geteuid().as_raw() {
                         Lost::add(&self.lost.attributes);
                         return Ok(());

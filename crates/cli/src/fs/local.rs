@@ -27,9 +27,9 @@ const PIECE_OF_PATH_BYTES: usize = 2048;
 /// How many times a walk is repeated that is disturbed by a renaming above it.
 const ATTEMPTS: usize = 64;
 
-/// Attributes of a local file.
+/// Metadata of a local file.
 #[derive(Debug, Clone)]
-pub(crate) struct Known {
+pub(crate) struct LocalMetadata {
     /// The kind of the file.
     pub(crate) kind: FileType,
     /// Permission bits, set-user-id, set-group-id and sticky bits.
@@ -54,7 +54,7 @@ pub(crate) struct Known {
     modified: Timestamp,
 }
 
-impl Known {
+impl LocalMetadata {
     fn new(stat: &Stat) -> Self {
         let time = |seconds: i64, nanoseconds: u64| Timestamp {
             seconds,
@@ -213,13 +213,13 @@ impl Tree {
     }
 
     /// The attributes of the object at a path; a link there is not followed.
-    pub(crate) fn known(&self, below: &[u8]) -> std::io::Result<Known> {
+    pub(crate) fn known(&self, below: &[u8]) -> std::io::Result<LocalMetadata> {
         if below.is_empty() {
-            return Known::of(&self.root);
+            return LocalMetadata::of(&self.root);
         }
         let (directory, name) = self.parent(below)?;
         let stat = rustix::fs::statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(Known::new(&stat))
+        Ok(LocalMetadata::new(&stat))
     }
 
     /// The target of a symbolic link.
@@ -229,10 +229,10 @@ impl Tree {
     }
 
     /// Opens a source without following a link and without waiting for the other end of a pipe.
-    pub(crate) fn open_source(&self, below: &[u8]) -> std::io::Result<(LocalFile, Known)> {
+    pub(crate) fn open_source(&self, below: &[u8]) -> std::io::Result<(LocalFile, LocalMetadata)> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = self.open_below(below, flags | OFlags::NOCTTY)?;
-        let known = Known::with_list(&file)?;
+        let known = LocalMetadata::with_list(&file)?;
         Ok((LocalFile::from(file), known))
     }
 
@@ -242,11 +242,11 @@ impl Tree {
         &self,
         below: &[u8],
         mut each: impl FnMut(&[u8]) -> Outcome,
-    ) -> Outcome<(Known, bool)> {
+    ) -> Outcome<(LocalMetadata, bool)> {
         let doing = || format!("reading {}", self.shown(below));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = self.open_below(below, flags).doing(doing)?;
-        let known = Known::with_list(&directory).doing(doing)?;
+        let known = LocalMetadata::with_list(&directory).doing(doing)?;
         for entry in rustix::fs::Dir::read_from(&directory).doing(doing)? {
             let entry = entry.doing(doing)?;
             match entry.file_name().to_bytes() {
@@ -340,7 +340,7 @@ impl CopyAttributes<'_> {
             let (uid, gid) = self.ids();
             rustix::fs::fchown(&file, uid, gid)?;
         }
-        let there = Known::of(&file)?;
+        let there = LocalMetadata::of(&file)?;
         let list = (self.acl.as_deref(), self.attributes.mode);
         let mode = safe_mode(
             lists::set_local(&file, list, self.lost)?,
@@ -575,7 +575,7 @@ mod tests {
     #[test]
     fn a_copy_whose_owner_is_not_restored_lends_no_identity() {
         let file = tempfile::tempfile().unwrap();
-        let mine = Known::of(&file).unwrap();
+        let mine = LocalMetadata::of(&file).unwrap();
         let time = Timestamp::default();
         let mode_as = |uid| {
             let attributes = causeway_wire::fs::Attributes {
@@ -597,7 +597,7 @@ mod tests {
                 lost: &Lost::default(),
             };
             wanted.apply_to(&file).unwrap();
-            Known::of(&file).unwrap().mode
+            LocalMetadata::of(&file).unwrap().mode
         };
         assert_eq!(mode_as(mine.uid + 1), 0o755);
         assert_eq!(mode_as(mine.uid), 0o4755);

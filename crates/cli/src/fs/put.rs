@@ -21,7 +21,7 @@ use crate::fs::at_end::{Stored, StoredAtEnd, conclude_stored};
 use crate::fs::engine::{
     Countdown, Lost, PART_BYTES, Queue, Worker, conclude_copy, default_threads, jobs, parallel_over,
 };
-use crate::fs::local::{Known, Tree, has_extended_attributes};
+use crate::fs::local::{LocalMetadata, Tree, has_extended_attributes};
 use crate::fs::session::{RemotePath, Session, Target, remote_name};
 use crate::fs::small::{SmallFile, store_many};
 use crate::fs::store::{Original, Storing, Writing, store_link};
@@ -97,7 +97,7 @@ struct Small {
 /// A large file whose parts are copied by several threads.
 struct Parts {
     source: LocalFile,
-    known: Known,
+    known: LocalMetadata,
     file: File,
     storing: Mutex<Storing>,
     path: Vec<u8>,
@@ -108,7 +108,7 @@ struct Parts {
 /// The steps that the thread that finds files defers to the end.
 #[derive(Default)]
 struct Later {
-    at_end: StoredAtEnd<(u64, u64), Known>,
+    at_end: StoredAtEnd<(u64, u64), LocalMetadata>,
     /// Small files that wait to be stored together with others.
     small: Vec<Small>,
 }
@@ -244,14 +244,14 @@ impl Source {
     }
 
     /// Opens the source without ever waiting; it must be a regular file.
-    fn open(&self) -> Outcome<(LocalFile, Known)> {
+    fn open(&self) -> Outcome<(LocalFile, LocalMetadata)> {
         let doing = || format!("opening {}", self.shown());
         let (file, known) = match self {
             Self::Below(tree, below) => tree.open_source(below).doing(doing)?,
             Self::Named(path) => {
                 let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
                 let file = rustix::fs::openat(CWD, path, flags, Mode::empty()).doing(doing)?;
-                let known = Known::with_list(&file).doing(doing)?;
+                let known = LocalMetadata::with_list(&file).doing(doing)?;
                 (LocalFile::from(file), known)
             }
         };
@@ -385,7 +385,7 @@ impl Finder<'_, '_> {
         Ok(())
     }
 
-    fn file(&mut self, source: Source, known: &Known, to: RemoteName) -> Outcome {
+    fn file(&mut self, source: Source, known: &LocalMetadata, to: RemoteName) -> Outcome {
         let (to, first) = match known.linked {
             false => (to, None),
             true => match self
@@ -511,7 +511,7 @@ impl Finder<'_, '_> {
 }
 
 impl Put<'_> {
-    fn original(&self, known: &Known) -> Original<'_> {
+    fn original(&self, known: &LocalMetadata) -> Original<'_> {
         Original {
             mode: known.mode,
             acl: known.acl.clone(),

@@ -78,7 +78,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         &progress,
         operands.into_iter().map(Some).chain([None]),
         |queue, operand| {
-            let mut found = Found {
+            let mut found = RemovalQueue {
                 queue,
                 batch: &mut batch,
             };
@@ -147,12 +147,12 @@ fn names_of(victims: &[Victim]) -> Vec<(Place, ObjectId)> {
 
 /// Passes the names that are to be removed to the workers, in batches of as many as a client keeps
 /// in flight.
-struct Found<'a, 'b> {
+struct RemovalQueue<'a, 'b> {
     queue: &'a Queue<'b, Vec<Victim>>,
     batch: &'a mut Vec<Victim>,
 }
 
-impl Found<'_, '_> {
+impl RemovalQueue<'_, '_> {
     fn push(&mut self, victim: Victim) {
         self.batch.push(victim);
         if self.batch.len() == MANY {
@@ -257,7 +257,7 @@ fn is_missing_path(client: &mut Client, path: &[u8]) -> bool {
 /// Queues everything below a directory, and lists the directories.
 fn find(
     client: &mut Client,
-    found: &mut Found<'_, '_>,
+    found: &mut RemovalQueue<'_, '_>,
     name: RemoteName,
     node: &Node,
     directories: &mut Vec<Victim>,
@@ -294,7 +294,7 @@ fn find(
 /// time.
 fn find_partial(
     client: &mut Client,
-    found: &mut Found<'_, '_>,
+    found: &mut RemovalQueue<'_, '_>,
     name: &RemoteName,
     node: &Node,
     idle_hours: u64,

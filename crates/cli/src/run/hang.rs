@@ -50,7 +50,7 @@ pub(super) struct Watcher {
     every: Duration,
     stall: Option<Duration>,
     /// A call that takes longer than this is reported.
-    next_told: Duration,
+    next_report_after: Duration,
 }
 
 /// A process that was started.
@@ -62,12 +62,12 @@ struct Process {
 }
 
 /// The activity of one thread.
-struct Place {
+struct CurrentCall {
     name: String,
     peer: i32,
     tag: i32,
     object: usize,
-    for_so_long: Duration,
+    duration: Duration,
     is_inside: bool,
 }
 
@@ -76,11 +76,11 @@ enum Activity {
     Ended,
     /// The process shows nothing, for this reason.
     Silent(String),
-    Threads(Vec<Place>),
+    Threads(Vec<CurrentCall>),
 }
 
 /// The activity of a process, and the operations that it has queued for each peer.
-struct Found {
+struct ProcessSnapshot {
     job_rank: JobRank,
     pid: u32,
     activity: Activity,
@@ -106,7 +106,7 @@ impl Watcher {
             looked: now,
             every: stall.map_or(SELDOM, |stall| (stall / 4).clamp(OFTEN, SELDOM)),
             stall,
-            next_told: stall.unwrap_or_default(),
+            next_report_after: stall.unwrap_or_default(),
         })
     }
 
@@ -149,14 +149,14 @@ impl Watcher {
         let inside = slots.filter(|(state, _)| state.is_inside);
         let longest = inside.map(|(_, since)| self.looked - since).max()?;
         if longest < stall {
-            self.next_told = stall;
+            self.next_report_after = stall;
         }
-        if longest < self.next_told {
+        if longest < self.next_report_after {
             return None;
         }
         // Reported again each time that the wait has doubled.
-        while self.next_told <= longest {
-            self.next_told = (2 * self.next_told).max(OFTEN);
+        while self.next_report_after <= longest {
+            self.next_report_after = (2 * self.next_report_after).max(OFTEN);
         }
         Some(self.report(running))
     }
@@ -175,7 +175,7 @@ impl Watcher {
         self.looked = now;
     }
 
-    fn find(&self, process: &Process, is_running: bool) -> Found {
+    fn find(&self, process: &Process, is_running: bool) -> ProcessSnapshot {
         let pid = word(&self.pages, process.page, call::PID);
         let pid = u32::try_from(pid).unwrap_or(0);
         let activity = match is_running {
@@ -186,7 +186,7 @@ impl Watcher {
             Activity::Threads(_) => queued(pid),
             _ => Vec::new(),
         };
-        Found {
+        ProcessSnapshot {
             job_rank: process.job_rank,
             pid,
             activity,
@@ -217,12 +217,12 @@ impl Watcher {
             let (peer, tag) = call::unpack(word(offset + 8));
             let object = word(offset + 16) as usize;
             let name = self.names.get(usize::from(state.function));
-            (state.number > 0).then(|| Place {
+            (state.number > 0).then(|| CurrentCall {
                 name: name.cloned().unwrap_or_default(),
                 peer,
                 tag,
                 object,
-                for_so_long: self.looked.saturating_duration_since(since),
+                duration: self.looked.saturating_duration_since(since),
                 is_inside: state.is_inside,
             })
         });
@@ -236,7 +236,7 @@ impl Watcher {
         let all = all.map(|process| self.find(process, running.contains(&process.job_rank)));
         let all = Vec::from_iter(all);
         let mut text = format!("hang report of {} processes", all.len());
-        for Found {
+        for ProcessSnapshot {
             job_rank,
             pid,
             activity,
@@ -248,7 +248,7 @@ impl Watcher {
                 Activity::Silent(why) => write!(text, "\n  {job_rank} {why}"),
                 Activity::Threads(places) => {
                     let state = process::state(*pid).text();
-                    let places = Vec::from_iter(places.iter().map(Place::text));
+                    let places = Vec::from_iter(places.iter().map(CurrentCall::text));
                     let text_of = match places.is_empty() {
                         true => AT_START.to_owned(),
                         false => places.join("; another thread: "),
@@ -275,9 +275,9 @@ fn word(pages: &Mapping, page: usize, offset: usize) -> u64 {
     }
 }
 
-impl Place {
+impl CurrentCall {
     fn text(&self) -> String {
-        let seconds = self.for_so_long.as_secs_f64();
+        let seconds = self.duration.as_secs_f64();
         if !self.is_inside {
             return format!("outside of MPI for {seconds:.1} s, last in {}", self.name);
         }
@@ -321,7 +321,7 @@ impl Place {
     }
 }
 
-impl Found {
+impl ProcessSnapshot {
     /// The activity of the thread, in a few words.
     fn activity_text(&self) -> String {
         match &self.activity {
@@ -329,7 +329,7 @@ impl Found {
             Activity::Silent(why) => why.clone(),
             Activity::Threads(places) => {
                 let first = places.first();
-                first.map_or(format!("is {AT_START}"), Place::activity_text)
+                first.map_or(format!("is {AT_START}"), CurrentCall::activity_text)
             }
         }
     }
@@ -392,7 +392,7 @@ fn queue_text((peer, row): &(Option<JobRank>, PeerRow)) -> String {
 }
 
 /// Which processes seem to wait for which.
-fn causes(all: &[Found]) -> Vec<String> {
+fn causes(all: &[ProcessSnapshot]) -> Vec<String> {
     let mut causes = Vec::new();
     // The processes of each program in each collective operation.
     let mut together: BTreeMap<(u32, &str), BTreeSet<u32>> = BTreeMap::new();
@@ -430,7 +430,12 @@ fn causes(all: &[Found]) -> Vec<String> {
 }
 
 /// The process that a thread in a call which is not collective waits for.
-fn waits(all: &[Found], found: &Found, place: &Place, causes: &mut Vec<String>) {
+fn waits(
+    all: &[ProcessSnapshot],
+    found: &ProcessSnapshot,
+    place: &CurrentCall,
+    causes: &mut Vec<String>,
+) {
     let job_rank = found.job_rank;
     let mut add = |peer: JobRank, is_send: bool, tag: Option<i64>| {
         let what = match (is_send, tag) {
@@ -440,7 +445,10 @@ fn waits(all: &[Found], found: &Found, place: &Place, causes: &mut Vec<String>) 
             (false, Some(tag)) => format!("for a message of tag {tag} of {peer}"),
         };
         let where_it_is = all.iter().find(|found| found.job_rank == peer);
-        let where_it_is = where_it_is.map_or("is not known here".to_owned(), Found::activity_text);
+        let where_it_is = where_it_is.map_or(
+            "is not known here".to_owned(),
+            ProcessSnapshot::activity_text,
+        );
         causes.push(format!("{job_rank} waits {what}, which {where_it_is}"));
     };
     if place.object == abi::COMM_WORLD && place.peer >= 0 {

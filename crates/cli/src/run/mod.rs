@@ -141,7 +141,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     let ending = Ending {
         code: 0,
         grace: arguments.grace,
-        asked: Asked::Nothing,
+        asked: EndRequest::Nothing,
         was_killed: false,
     };
     let of_whom = (expected, arguments.attach);
@@ -210,7 +210,7 @@ fn describe(status: ExitStatus) -> String {
 
 /// How the other processes were asked to end when one has died.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum EndRequest {
     Nothing,
     /// They were sent this signal, and are to end by this time.
     At(Instant, Signal),
@@ -223,7 +223,7 @@ struct Ending {
     code: u8,
     /// How long the others may go on once one has died.
     grace: Duration,
-    asked: Asked,
+    asked: EndRequest,
     /// A process was killed by a signal.
     was_killed: bool,
 }
@@ -236,8 +236,8 @@ impl Ending {
             self.code = failed.max(1);
             output::warn(text);
         }
-        if self.asked == Asked::Nothing {
-            self.asked = Asked::At(Instant::now() + wait, Signal::TERM);
+        if self.asked == EndRequest::Nothing {
+            self.asked = EndRequest::At(Instant::now() + wait, Signal::TERM);
         }
     }
 
@@ -255,7 +255,10 @@ impl Ending {
             .and_then(|server| server.ended(job_rank.rank));
         if !status.success() {
             let text = format!("{job_rank} {}", describe(status));
-            let is_asked = matches!(self.asked, Asked::Killed | Asked::At(_, Signal::KILL));
+            let is_asked = matches!(
+                self.asked,
+                EndRequest::Killed | EndRequest::At(_, Signal::KILL)
+            );
             if status.signal().is_some() && !self.was_killed && self.code != 0 && !is_asked {
                 // The others may have noticed, and ended, before the failure was known here.
                 self.code = code_of(status);
@@ -280,13 +283,13 @@ impl Ending {
     /// Ends processes whose time is up.
     fn end_overdue(&mut self, running: &[Running]) {
         self.asked = match self.asked {
-            Asked::At(_, Signal::TERM) => {
+            EndRequest::At(_, Signal::TERM) => {
                 signal_all(running, Signal::TERM);
-                Asked::At(Instant::now() + AFTER_TERM, Signal::KILL)
+                EndRequest::At(Instant::now() + AFTER_TERM, Signal::KILL)
             }
             _ => {
                 signal_all(running, Signal::KILL);
-                Asked::Killed
+                EndRequest::Killed
             }
         };
     }
@@ -314,7 +317,7 @@ fn watch(
     let mut running = Vec::new();
     while expected > 0 || is_attached || !running.is_empty() {
         let until = match ending.asked {
-            Asked::At(then, _) => then.min(watcher.next()),
+            EndRequest::At(then, _) => then.min(watcher.next()),
             _ => watcher.next(),
         };
         let event = events.recv_timeout(until.saturating_duration_since(Instant::now()));
@@ -324,7 +327,7 @@ fn watch(
         match event {
             Ok(Event::Started(process)) => {
                 expected = expected.saturating_sub(1);
-                if ending.asked == Asked::Killed {
+                if ending.asked == EndRequest::Killed {
                     signal_all(std::slice::from_ref(&process), Signal::KILL);
                 }
                 watcher.add(process.job_rank, process.page);
@@ -359,7 +362,7 @@ fn watch(
                 }
             }
             Err(RecvTimeoutError::Timeout) => match ending.asked {
-                Asked::At(then, _) if then <= Instant::now() => ending.end_overdue(&running),
+                EndRequest::At(then, _) if then <= Instant::now() => ending.end_overdue(&running),
                 // No event came in time: the calls of the processes are sampled.
                 _ => {}
             },

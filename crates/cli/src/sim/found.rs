@@ -8,7 +8,7 @@ use causeway_command::output::Output;
 use causeway_command::whole_file;
 use causeway_report::rows::Row;
 use causeway_report::style::{Style, paint};
-use causeway_sim::catalogue::{Entry, Found, Table};
+use causeway_sim::catalogue::{Entry, Table, TaskResult};
 use causeway_sim::figures::table::{Cell, alternatives};
 use causeway_sim::figures::{self, About, Row as Point, Verdict};
 use serde::Serialize;
@@ -74,12 +74,12 @@ pub(super) enum Finding {
 
 impl Finding {
     /// Combines the results of an entry's tasks, in their order.
-    pub(super) fn new(entry: &Entry, found: impl Iterator<Item = Found>) -> Self {
+    pub(super) fn new(entry: &Entry, found: impl Iterator<Item = TaskResult>) -> Self {
         let (mut rows, mut cells) = (Vec::new(), Vec::new());
         for found in found {
             match found {
-                Found::Rows(more) => rows.extend(more),
-                Found::Cells(more) => cells.extend(more),
+                TaskResult::Rows(more) => rows.extend(more),
+                TaskResult::Cells(more) => cells.extend(more),
             }
         }
         match entry {

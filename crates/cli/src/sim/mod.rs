@@ -44,11 +44,11 @@ use clap::{Args, Subcommand};
 )]
 pub(crate) struct Arguments {
     #[command(subcommand)]
-    what: What,
+    command: SimCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum SimCommand {
     List(list::Arguments),
     Run(scenario::Arguments),
     /// Run figures, and compare them with the thesis's statements
@@ -82,14 +82,14 @@ enum What {
 
 /// Runs a verb.
 pub(crate) fn run(arguments: Arguments) -> Outcome {
-    match arguments.what {
-        What::List(arguments) => {
+    match arguments.command {
+        SimCommand::List(arguments) => {
             list::run(&arguments);
             Ok(())
         }
-        What::Run(arguments) => scenario::run(&arguments),
-        What::Figure(figures) => paper::figure(&figures),
-        What::Table(tables) => paper::table(&tables),
-        What::Paper(chapters) => paper::chapters(&chapters),
+        SimCommand::Run(arguments) => scenario::run(&arguments),
+        SimCommand::Figure(figures) => paper::figure(&figures),
+        SimCommand::Table(tables) => paper::table(&tables),
+        SimCommand::Paper(chapters) => paper::chapters(&chapters),
     }
 }

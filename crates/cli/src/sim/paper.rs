@@ -7,7 +7,7 @@ use causeway_command::output::Output;
 use causeway_command::progress::Progress;
 use causeway_command::{shutdown, whole_file};
 use causeway_report::machine::COMMIT;
-use causeway_sim::catalogue::{self, Entry, Found, Task};
+use causeway_sim::catalogue::{self, Entry, Task, TaskResult};
 use causeway_sim::figures::Effort;
 use causeway_sim::trace;
 use clap::Args;
@@ -263,7 +263,7 @@ fn find(
     store: Option<&Store>,
 ) -> Outcome<Vec<Finding>> {
     let progress = Progress::steps(output, "simulating", tasks.len() as u64);
-    let run = |(_, name, task): &Run| -> Outcome<Found> {
+    let run = |(_, name, task): &Run| -> Outcome<TaskResult> {
         progress.step(name);
         if let Some(found) = store.and_then(|store| store.find(task)) {
             return Ok(found);
@@ -278,7 +278,7 @@ fn find(
     };
     let found = pool::map(tasks, shown.options.jobs(), run)?;
     progress.finish();
-    let mut by_entry: Vec<Vec<Found>> = entries.iter().map(|_| Vec::new()).collect();
+    let mut by_entry: Vec<Vec<TaskResult>> = entries.iter().map(|_| Vec::new()).collect();
     for ((place, ..), found) in tasks.iter().zip(found) {
         if let Some(of_entry) = by_entry.get_mut(*place) {
             of_entry.push(found);

@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 }
 
 /// The results of a run.
-type Found = (Vec<Measure>, Option<Box<Statistics>>);
+type ScenarioResult = (Vec<Measure>, Option<Box<Statistics>>);
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     shutdown::on_signals()?;
@@ -128,10 +128,10 @@ fn find(
     scenario: &Scenario,
     steps: &[Step<'_>],
     store: Option<&Store>,
-) -> Outcome<Vec<Found>> {
+) -> Outcome<Vec<ScenarioResult>> {
     let numbered: Vec<(usize, &Step<'_>)> = steps.iter().enumerate().collect();
     let progress = Progress::steps(output, "simulating", steps.len() as u64);
-    let work = |(place, step): &(usize, &Step<'_>)| -> Outcome<Found> {
+    let work = |(place, step): &(usize, &Step<'_>)| -> Outcome<ScenarioResult> {
         progress.step(&name(step));
         let traced = arguments.trace.as_ref().filter(|_| *place == 0);
         let keep = match traced {

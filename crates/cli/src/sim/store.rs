@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use causeway_command::failure::{Doing, Outcome};
 use causeway_command::output::hex;
 use causeway_command::whole_file;
-use causeway_sim::catalogue::{Found, Task};
+use causeway_sim::catalogue::{Task, TaskResult};
 use causeway_sim::figures::Row;
 use causeway_sim::figures::table::Cell;
 use causeway_sim::scenario::Step;
@@ -43,14 +43,14 @@ enum KeptFound {
 }
 
 impl KeptFound {
-    fn new(found: &Found) -> Self {
+    fn new(found: &TaskResult) -> Self {
         match found {
-            Found::Rows(rows) => Self::Rows(
+            TaskResult::Rows(rows) => Self::Rows(
                 rows.iter()
                     .map(|row| (row.series.clone(), row.x.to_bits(), row.value.to_bits()))
                     .collect(),
             ),
-            Found::Cells(cells) => Self::Cells(
+            TaskResult::Cells(cells) => Self::Cells(
                 cells
                     .iter()
                     .map(|cell| {
@@ -64,9 +64,9 @@ impl KeptFound {
         }
     }
 
-    fn found(self) -> Found {
+    fn found(self) -> TaskResult {
         match self {
-            Self::Rows(rows) => Found::Rows(
+            Self::Rows(rows) => TaskResult::Rows(
                 rows.into_iter()
                     .map(|(series, x, value)| Row {
                         series,
@@ -75,7 +75,7 @@ impl KeptFound {
                     })
                     .collect(),
             ),
-            Self::Cells(cells) => Found::Cells(
+            Self::Cells(cells) => TaskResult::Cells(
                 cells
                     .into_iter()
                     .map(|(case, size_bytes, paper, causeway, values)| Cell {
@@ -139,12 +139,12 @@ impl Store {
     }
 
     /// The results of this run, if it was run before.
-    pub(super) fn find(&self, task: &Task) -> Option<Found> {
+    pub(super) fn find(&self, task: &Task) -> Option<TaskResult> {
         self.read(&task.parameters()).map(KeptFound::found)
     }
 
     /// Keeps the results of this run.
-    pub(super) fn keep(&self, task: &Task, found: &Found) -> Outcome {
+    pub(super) fn keep(&self, task: &Task, found: &TaskResult) -> Outcome {
         self.write(task.parameters(), KeptFound::new(found))
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(&directory.path().join("a/b")).unwrap();
         let tasks = tasks(Effort::Quick);
-        let found = Found::Rows(vec![Row {
+        let found = TaskResult::Rows(vec![Row {
             series: "s".to_owned(),
             x: 0.1 + 0.2,
             value: 1.0 / 3.0,
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn cells_are_kept_too() {
-        let found = Found::Cells(vec![Cell {
+        let found = TaskResult::Cells(vec![Cell {
             case: "svia/send/0".to_owned(),
             size_bytes: 4,
             paper: None,

@@ -188,7 +188,7 @@ fn more_unexpected_messages_than_fit() {
     succeeds("pressure");
 }
 
-/// Over shared memory. Over `tcp` a process that sleeps on descriptors makes a list of them each time.
+/// Over shared memory. Over `tcp` messages of a megabyte allocate.
 #[test]
 fn usual_messages_allocate_nothing() {
     let output = run_by("shm", 2, &compile("allocations"), &[]);

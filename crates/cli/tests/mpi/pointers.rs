@@ -12,7 +12,7 @@ use causeway_mpi::buffer::OwnedBuffer;
 use causeway_mpi::datatype::Basic;
 use causeway_mpi::error::Result;
 use causeway_mpi::info::Info;
-use causeway_mpi::io::access::{Place, What, access};
+use causeway_mpi::io::access::{FilePosition, IoAccess, access};
 use causeway_mpi::io::storage::{FileSystem, Opening, Storage};
 use causeway_mpi::io::view::{Representation, View};
 use causeway_mpi::io::{opening, setting};
@@ -83,10 +83,10 @@ fn program(is_stored: bool) -> Result<()> {
     check(&mut it);
     // Rank 0 writes one byte, rank 1 two.
     let write = |it: &mut Rank, place| {
-        let what = What {
+        let what = IoAccess {
             writes: true,
             place,
-            together: place == Place::Ordered,
+            together: place == FilePosition::Ordered,
         };
         let bytes = OwnedBuffer::bytes(Memory::from_vec(vec![1; rank as usize + 1]));
         access(it, opened, what, &Ok(bytes))
@@ -98,16 +98,16 @@ fn program(is_stored: bool) -> Result<()> {
     let total = size * (size + 1) / 2;
     let before = rank * (rank + 1) / 2;
     for round in 0..3 {
-        write(&mut it, Place::Ordered)?;
+        write(&mut it, FilePosition::Ordered)?;
         let expected = [(round * total + before, rank + 1)];
         assert_eq!(notes.take_written(), expected, "round {round}");
         check(&mut it);
     }
-    write(&mut it, Place::Pointer)?;
+    write(&mut it, FilePosition::Pointer)?;
     assert_eq!(notes.take_written(), [(0, rank + 1)]);
     if is_stored {
         notes.fails.store(true, Ordering::SeqCst);
-        let error = write(&mut it, Place::Ordered).expect_err("the pointer fails");
+        let error = write(&mut it, FilePosition::Ordered).expect_err("the pointer fails");
         assert_eq!(error.code(), abi::ERR_IO, "{}", error.text());
         check(&mut it);
         let error = setting::set_view(&mut it, opened, view_from(1000)).expect_err("it fails");
@@ -115,16 +115,16 @@ fn program(is_stored: bool) -> Result<()> {
         check(&mut it);
         notes.fails.store(false, Ordering::SeqCst);
         // View and pointers are unchanged.
-        write(&mut it, Place::Pointer)?;
+        write(&mut it, FilePosition::Pointer)?;
         assert_eq!(notes.take_written(), [(rank + 1, rank + 1)]);
-        write(&mut it, Place::Ordered)?;
+        write(&mut it, FilePosition::Ordered)?;
         assert_eq!(notes.take_written(), [(3 * total + before, rank + 1)]);
         check(&mut it);
     }
     setting::set_view(&mut it, opened, view_from(2000))?;
-    write(&mut it, Place::Ordered)?;
+    write(&mut it, FilePosition::Ordered)?;
     assert_eq!(notes.take_written(), [(2000 + before, rank + 1)]);
-    write(&mut it, Place::Pointer)?;
+    write(&mut it, FilePosition::Pointer)?;
     assert_eq!(notes.take_written(), [(2000, rank + 1)]);
     opening::close(&mut it, opened)?;
     check(&mut it);

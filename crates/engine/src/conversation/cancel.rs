@@ -20,7 +20,7 @@ use causeway_wire::bmi::{Kind, RECALLING, Refusal};
 use super::Conversation;
 use super::rendezvous::refusal;
 use crate::matcher::Matcher;
-use crate::operation::{State, What};
+use crate::operation::{OpKind, State};
 use crate::shared::Shared;
 use crate::types::OpError;
 
@@ -36,7 +36,7 @@ impl Conversation {
         let key = shared.ops.key(op);
         let entry = &mut shared.ops[op];
         match entry.state {
-            State::Announced if self.recalls() && entry.what == What::Send => {
+            State::Announced if self.recalls() && entry.kind == OpKind::Send => {
                 if !std::mem::replace(&mut entry.withdrawn, true) {
                     self.touch(shared);
                     self.queue_bare(shared, Kind::Recall, key);
@@ -53,7 +53,7 @@ impl Conversation {
         self.touch(shared);
         let key = shared.ops.key(op);
         let entry = &mut shared.ops[op];
-        let (tag, what) = (entry.tag, entry.what);
+        let (tag, kind) = (entry.tag, entry.kind);
         let cancelled = Err(OpError::Cancelled);
         match &mut entry.state {
             // The sender may be writing its message.
@@ -82,7 +82,7 @@ impl Conversation {
                 self.finish(shared, op, cancelled);
             }
             State::Queued | State::ToAnnounce { .. } => {
-                let queue = if what == What::SendUnexpected {
+                let queue = if kind == OpKind::SendUnexpected {
                     &mut self.unexpected
                 } else {
                     &mut self.expected
@@ -98,7 +98,7 @@ impl Conversation {
                 self.finish(shared, op, cancelled);
             }
             State::ToWrite(_) => {
-                self.give_write_up(shared, op);
+                self.abandon_write(shared, op);
                 self.complete(shared, op, cancelled);
             }
             State::ToMove(_) => self.complete(shared, op, cancelled),

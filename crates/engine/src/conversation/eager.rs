@@ -10,7 +10,7 @@ use crate::credit::cost;
 use crate::fragments::Fragments;
 use crate::lists::Links;
 use crate::matcher::Matcher;
-use crate::operation::{State, What};
+use crate::operation::{OpKind, State};
 use crate::shared::{Early, EarlyBody, Shared, Tuning};
 use crate::traffic::Touched;
 use crate::types::{OpError, Tag};
@@ -307,8 +307,8 @@ impl Conversation {
     /// Queues a packet with credit if credit is due that no other packet has carried.
     fn send_credit<M>(&mut self, shared: &mut Shared<M>) {
         let wanted = self.starved && self.grant.owed() > 0;
-        if wanted || self.tell_window || self.grant.is_due() {
-            self.tell_window = false;
+        if wanted || self.window_update_due || self.grant.is_due() {
+            self.window_update_due = false;
             self.starved = false;
             let window = self.grant.window().into();
             let packet = (shared.buffers).holding(&Header::new(Kind::Credit, window).encode());
@@ -318,8 +318,8 @@ impl Conversation {
 
     /// Notifies the peer, once, that messages wait for credit.
     fn report_starved<M>(&mut self, shared: &mut Shared<M>) {
-        if !self.account.told_starved {
-            self.account.told_starved = true;
+        if !self.account.reported_starved {
+            self.account.reported_starved = true;
             let mut header = Header::new(Kind::Credit, self.grant.window().into());
             header.flags = wire::FLAG_STARVED;
             let packet = shared.buffers.holding(&header.encode());
@@ -344,9 +344,9 @@ impl Conversation {
     pub(super) fn starved<M>(&mut self, shared: &mut Shared<M>) {
         self.starved = true;
         if self.grant.enlarge(&mut shared.budget) {
-            self.tell_window = true;
+            self.window_update_due = true;
         } else if self.grant.is_below_share(&shared.budget) {
-            shared.request_shrink(self.id);
+            shared.request_shrink(self.id, self.grant.window());
         }
         self.mark_dirty(shared);
     }
@@ -471,11 +471,11 @@ pub(crate) fn deliver(data: &[u8], room: u64, write: impl Fn(&[u8])) -> Result<u
 }
 
 /// The operation of a send of one of the two kinds.
-pub(super) fn send_of(unexpected: bool) -> What {
+pub(super) fn send_of(unexpected: bool) -> OpKind {
     if unexpected {
-        What::SendUnexpected
+        OpKind::SendUnexpected
     } else {
-        What::Send
+        OpKind::Send
     }
 }
 

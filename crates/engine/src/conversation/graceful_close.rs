@@ -62,7 +62,20 @@ impl Conversation {
                 Work::MayClose(self.key)
             }
             (AGREES_TO_LEAVE, _) if waits => Work::MayClose(self.key),
-            _ => return self.protocol_error(shared, "it leaves at the wrong time"),
+            (ASKS_TO_LEAVE, _) => {
+                let what = "it asks to close a connection that is not open, or that it has asked to close already";
+                return self.protocol_error(shared, what);
+            }
+            (AGREES_TO_LEAVE, _) => {
+                let what = "it agrees to close a connection that this side has not asked to close";
+                return self.protocol_error(shared, what);
+            }
+            (other, _) => {
+                let what = format!(
+                    "its message about closing the connection has the unknown word {other}"
+                );
+                return self.protocol_error(shared, what);
+            }
         };
         shared.work.push_back(work);
     }
@@ -70,7 +83,10 @@ impl Conversation {
     /// The peer replies that it needs the connection.
     pub(super) fn stays<M: Matcher>(&mut self, shared: &mut Shared<M>) {
         if !matches!(self.phase, Phase::Leaving) {
-            return self.protocol_error(shared, "it stays without having been asked");
+            return self.protocol_error(
+                shared,
+                "it keeps a connection that this side has not asked to close",
+            );
         }
         self.go_on(shared);
         shared.work.push_back(Work::Stays(self.key));

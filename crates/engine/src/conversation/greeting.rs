@@ -1,6 +1,6 @@
 //! How a conversation begins.
 //!
-//! Both sides state the formats that they speak. In format 1, and for a caller that does not listen
+//! Both sides state the formats that they set_formats. In format 1, and for a caller that does not listen
 //! itself, that is all. A caller that listens may be called by the other side at the same time, and
 //! each pair is to have one connection and one order of messages. From format 2 on, such a caller
 //! therefore states which instance it is, waits for the consent of the other side, and is not bound
@@ -70,7 +70,7 @@ impl Conversation {
     fn open_window<M>(&mut self, shared: &mut Shared<M>) {
         self.grant.open(&mut shared.budget);
         if shared.budget.is_memory_short() {
-            shared.request_shrink(self.id);
+            shared.request_shrink(self.id, self.grant.window());
         }
     }
 
@@ -187,6 +187,7 @@ impl Conversation {
             // This process is connected with itself: both sides are this instance.
             if self.greeting.called {
                 self.open_window(shared);
+                self.queue_introduction(shared);
             }
             return self.mark_up(shared, header.credit);
         }
@@ -201,7 +202,7 @@ impl Conversation {
     }
 
     /// Whether this is a caller that the driver has yet to compare with the known peers.
-    pub(crate) fn is_to_be_met(&self) -> bool {
+    pub(crate) fn awaits_decision(&self) -> bool {
         matches!(self.phase, Phase::Greeting) && self.greeting.awaited == Awaited::Decision
     }
 
@@ -244,7 +245,7 @@ impl Conversation {
         self.control = from.control;
         self.blocked = from.blocked;
         self.starved = from.starved;
-        self.tell_window = from.tell_window;
+        self.window_update_due = from.window_update_due;
         (self.announced, self.announced_unexpected) = (0, 0);
         (self.announcements, self.announcements_unexpected) = (0, 0);
         self.end_offers(shared);

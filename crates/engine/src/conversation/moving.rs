@@ -9,7 +9,7 @@ use causeway_wire::region::{RegionDescriptor, Regions};
 use super::Conversation;
 use super::rendezvous::refusal;
 use crate::matcher::Matcher;
-use crate::operation::{Op, State, What};
+use crate::operation::{Op, OpKind, State};
 use crate::shared::{Shared, Work};
 use crate::transfers::{Remainder, Transfers};
 use crate::types::OpError;
@@ -63,7 +63,7 @@ impl Conversation {
                 ) else {
                     return None;
                 };
-                let is_its = entry.peer == self.id && entry.what == What::Receive;
+                let is_its = entry.peer == self.id && entry.kind == OpKind::Receive;
                 let is_whole = remote.len == incoming.announcement.size && entry.moved == 0;
                 (is_its && is_whole && self.may_transfer(shared)).then(|| Short::Read {
                     local,
@@ -74,8 +74,8 @@ impl Conversation {
             Work::Finish(op, Ok(_)) => {
                 let entry = &shared.ops[shared.ops.find(*op)?];
                 // Otherwise the driver first looks for copies that the peer waits for.
-                let is_message = entry.what == What::Send
-                    || entry.what == What::Receive && self.limits.one_sided;
+                let is_message = entry.kind == OpKind::Send
+                    || entry.kind == OpKind::Receive && self.limits.one_sided;
                 let is_its = entry.peer == self.id && is_message;
                 match (&entry.state, &entry.exports[..]) {
                     (State::Finishing, &[key]) if is_its => Some(Short::Revoke { key }),
@@ -211,6 +211,7 @@ impl Conversation {
             return shared.transfers.forget_parts(key);
         }
         shared.transfers.ended(&mut self.transfers);
+        self.has_moved = true;
         let is_cut = shared.transfers.is_cut(key);
         if is_cut && result.is_err() {
             shared.transfers.forget_parts(key);

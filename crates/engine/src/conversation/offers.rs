@@ -40,7 +40,7 @@ use super::Conversation;
 use super::rendezvous::refusal;
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
-use crate::operation::{State, What};
+use crate::operation::{OpKind, State};
 use crate::shared::{Shared, Work};
 use crate::types::{RendezvousPolicy, Tag};
 
@@ -118,7 +118,7 @@ impl Conversation {
             let Some(op) = at else { return true };
             let entry = &shared.ops[op];
             let is_decided = matches!(entry.state, State::Finishing);
-            if entry.what == What::Receive && entry.tag == tag && !is_decided {
+            if entry.kind == OpKind::Receive && entry.tag == tag && !is_decided {
                 return false;
             }
             at = entry.links.next();
@@ -193,11 +193,11 @@ impl Conversation {
 
     /// Handles a peer's offer of a receive.
     pub(super) fn offered<M>(&mut self, shared: &mut Shared<M>, tag: Tag, offer: Offer) {
-        if self.offers.kept.len() >= MAX_OFFERED {
+        if self.offers.usable.len() >= MAX_OFFERED {
             return self.protocol_error(shared, "it offers too many receives at once");
         }
         if offer.seen == self.offers.sent && self.expected.is_empty() {
-            self.offers.kept.push((tag, offer));
+            self.offers.usable.push((tag, offer));
         } else {
             self.offers.expected = true;
         }
@@ -206,7 +206,7 @@ impl Conversation {
     /// The peer retracts an offer.
     pub(super) fn retracted<M>(&mut self, shared: &mut Shared<M>, receive: u64) {
         self.offers
-            .kept
+            .usable
             .retain(|(_, offer)| offer.receive != receive);
         if self.offers.is_writing() {
             for op in self.ops.to_vec(&mut shared.ops) {
@@ -226,13 +226,15 @@ impl Conversation {
     /// Whether the peer has offered receives, or an offer is likely to be on its way.
     #[inline(always)]
     pub(crate) fn may_find_offer(&self) -> bool {
-        self.offers.expected || !self.offers.kept.is_empty()
+        self.offers.expected || !self.offers.usable.is_empty()
     }
 
     /// Whether a large message to be posted now would be the next to leave, and may find an offer that has just come.
     pub(crate) fn expects_offer(&self, tag: Tag) -> bool {
         let offers = &self.offers;
-        self.writes_now() && offers.expected && !offers.kept.iter().any(|(kept, _)| *kept == tag)
+        self.writes_now()
+            && offers.expected
+            && !offers.usable.iter().any(|(other, _)| *other == tag)
     }
 
     /// Whether no message has to be written before one that goes into an offered receive now.
@@ -253,10 +255,10 @@ impl Conversation {
         tag: Tag,
         size: u64,
     ) -> Option<Offer> {
-        let kept = &mut self.offers.kept;
-        let at = kept.iter().position(|(kept, _)| *kept == tag);
+        let usable = &mut self.offers.usable;
+        let at = usable.iter().position(|(other, _)| *other == tag);
         self.offers.expected = at.is_some();
-        let (_, offer) = self.offers.kept.swap_remove(at?);
+        let (_, offer) = self.offers.usable.swap_remove(at?);
         let fits = (1..=offer.region.len).contains(&size);
         (fits && self.should_write(shared)).then_some(offer)
     }
@@ -276,7 +278,7 @@ impl Conversation {
     /// Accounts for a message that was written and whose receiver was notified.
     pub(crate) fn written_now<M>(&mut self, shared: &mut Shared<M>, tag: Tag, size: u64) {
         self.offers.left(tag);
-        self.traffic.finished(What::Send, size);
+        self.traffic.finished(OpKind::Send, size);
         self.touch(shared);
     }
 
@@ -290,7 +292,7 @@ impl Conversation {
     ) -> u32 {
         let memory = (Fragments::share(data), size);
         let state = State::ToWrite(offer);
-        let op = self.add_op(shared, What::Send, caller, tag, memory, state);
+        let op = self.add_op(shared, OpKind::Send, caller, tag, memory, state);
         self.offers.begin_write();
         shared.start_transfer(op);
         op
@@ -322,7 +324,7 @@ impl Conversation {
         op: u32,
         error: TransferError,
     ) {
-        self.give_write_up(shared, op);
+        self.abandon_write(shared, op);
         if let TransferError::Peer(cause) = error {
             let error = self.lost(cause);
             return self.finish(shared, op, Err(error));
@@ -337,7 +339,7 @@ impl Conversation {
     /// How many offers of the peer's can be used.
     #[cfg(test)]
     pub(crate) fn kept_offers(&self) -> usize {
-        self.offers.kept.len()
+        self.offers.usable.len()
     }
 
     /// A measure of unused offers, which grows with each.
@@ -347,8 +349,8 @@ impl Conversation {
     }
 
     /// Gives up writing a send. The receiver is notified if it has asked to retract the offer.
-    pub(super) fn give_write_up<M>(&mut self, shared: &mut Shared<M>, op: u32) {
-        self.offers.give_write_up();
+    pub(super) fn abandon_write<M>(&mut self, shared: &mut Shared<M>, op: u32) {
+        self.offers.abandon_write();
         let entry = &shared.ops[op];
         if let State::ToWrite(offer) | State::Writing(offer) = &entry.state
             && entry.withdrawn

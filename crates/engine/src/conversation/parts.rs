@@ -110,7 +110,7 @@ impl Conversation {
         cursor.take_spans(entry.fragments.as_slice(), len as u64, usize::MAX);
         entry.cursor = cursor;
         if entry.moved == entry.size {
-            self.traffic.finished(entry.what, entry.size);
+            self.traffic.finished(entry.kind, entry.size);
             self.touch(shared);
             if let Some(rare) = &mut self.rare {
                 rare.sending_parts.pop_front();

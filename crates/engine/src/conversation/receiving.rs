@@ -11,10 +11,10 @@ use causeway_wire::bmi as wire;
 use super::Conversation;
 use super::eager::{SENDS_TOO_MUCH, deliver};
 use crate::credit::cost;
-use crate::fragments::{Fragments, Room, scatter};
+use crate::fragments::{Fragments, ReceiveBuffer, scatter};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
-use crate::operation::{State, What};
+use crate::operation::{OpKind, State};
 use crate::shared::{EarlyBody, NO_QUEUE, Shared, UNLISTED};
 use crate::types::{Envelope, OpError, Tag};
 
@@ -52,7 +52,7 @@ pub(crate) fn add_receive<M: Matcher>(
     let id = peer.as_ref().map_or(NONE, |peer| peer.id);
     let (key, op) = shared.ops.reuse();
     let index = key as u32;
-    op.renew(What::Receive, id, caller, M::tag(pattern), room);
+    op.renew(OpKind::Receive, id, caller, M::tag(pattern), room);
     op.any_peer = id == NONE;
     op.wait_for_message();
     match keep {
@@ -149,7 +149,7 @@ impl Conversation {
         packet.copy_part_to(wire::HEADER_BYTES, len, &into);
         shared.references.release(&mut entry.held);
         entry.moved = size;
-        entry.be_done();
+        entry.mark_done();
         shared.completions += 1;
         if entry.queue != UNLISTED {
             let queue = &mut shared.queues[entry.queue];
@@ -207,7 +207,7 @@ impl Conversation {
         &mut self,
         shared: &mut Shared<M>,
         (message, pattern): (u32, M::Pattern),
-        into: Room<'_>,
+        into: ReceiveBuffer<'_>,
         caller: (u32, u64),
     ) -> Result<Result<u64, OpError>, u32> {
         let room = into.bytes();
@@ -215,7 +215,14 @@ impl Conversation {
         match self.take_early(shared, message) {
             Some(EarlyBody::Announced(incoming)) => {
                 let memory = (into.keep(), room);
-                let op = self.add_op(shared, What::Receive, caller, tag, memory, State::Finishing);
+                let op = self.add_op(
+                    shared,
+                    OpKind::Receive,
+                    caller,
+                    tag,
+                    memory,
+                    State::Finishing,
+                );
                 shared.ops[op].any_peer = M::only_peer(pattern).is_none();
                 shared.matcher.remember(op, pattern);
                 self.match_announced(shared, op, incoming);

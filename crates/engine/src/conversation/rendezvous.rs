@@ -20,8 +20,8 @@ use super::Conversation;
 use super::eager::{deliver, send_of};
 use crate::fragments::{Fragments, sum};
 use crate::matcher::Matcher;
-use crate::operation::{Incoming, State, What};
-use crate::sends::Place;
+use crate::operation::{Incoming, OpKind, State};
+use crate::sends::MessageLocation;
 use crate::shared::{EarlyBody, Shared, Work};
 use crate::types::{OpError, RendezvousPolicy, Tag};
 
@@ -74,7 +74,7 @@ impl Conversation {
         shared.ops[op].state = State::ToAnnounce { starved };
         let pushes = shared.tuning.policy == RendezvousPolicy::Push
             || shared.ops[op].fragments.is_in_pieces();
-        let unexpected = shared.ops[op].what == What::SendUnexpected;
+        let unexpected = shared.ops[op].kind == OpKind::SendUnexpected;
         let exports = !pushes && *self.announced_count(unexpected) < MAX_EXPORTED;
         if exports && self.memory_to_export(shared, op).is_some() {
             return true;
@@ -211,7 +211,7 @@ impl Conversation {
         regions: Regions,
     ) -> Vec<u8> {
         let entry = &mut shared.ops[op];
-        let unexpected = entry.what == What::SendUnexpected;
+        let unexpected = entry.kind == OpKind::SendUnexpected;
         entry.state = State::Announced;
         entry.announced = true;
         let (size, tag) = (entry.size, entry.tag);
@@ -273,7 +273,7 @@ impl Conversation {
         drop_long_list(&mut incoming);
         let send = incoming.announcement.send;
         let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
-        self.note_place(send, Place::Early(message));
+        self.note_location(send, MessageLocation::Early(message));
         shared.matcher.hold(message, self.id, tag);
     }
 
@@ -286,7 +286,7 @@ impl Conversation {
     ) {
         let room = shared.ops[op].size;
         let Announcement { send, size, .. } = incoming.announcement;
-        self.note_place(send, Place::Op(shared.ops.key(op)));
+        self.note_location(send, MessageLocation::Op(shared.ops.key(op)));
         if size > room {
             self.queue_control(shared, refusal(send, Refusal::TooLarge { room }));
             return self.complete(shared, op, Err(OpError::TooLarge { size, room }));
@@ -429,7 +429,7 @@ impl Conversation {
     pub(super) fn withdraw_announcement<M>(&mut self, shared: &mut Shared<M>, op: u32) {
         let entry = &mut shared.ops[op];
         if std::mem::take(&mut entry.announced) {
-            let count = self.announced_count(entry.what == What::SendUnexpected);
+            let count = self.announced_count(entry.kind == OpKind::SendUnexpected);
             *count = count.saturating_sub(1);
             if !self.expected.is_empty() || !self.unexpected.is_empty() {
                 self.mark_dirty(shared);
@@ -453,11 +453,20 @@ impl Conversation {
         // Its receive has been found: it cannot be recalled any more.
         entry.withdrawn = false;
         let Clearance { offset, len, .. } = clearance;
-        if clearance.regions.is_empty() && self.takes_parts() {
-            return self.cleared_for_parts(shared, op, &clearance);
+        if clearance.regions.is_empty() {
+            return match self.takes_parts() {
+                true => self.cleared_for_parts(shared, op, &clearance),
+                false => self.protocol_error(
+                    shared,
+                    "it clears a message without a region to write it into, but its format has no messages in parts",
+                ),
+            };
         }
-        if clearance.regions.is_empty() || entry.fragments.is_in_pieces() {
-            return self.protocol_error(shared, "it clears a message in a way that it cannot go");
+        if entry.fragments.is_in_pieces() {
+            return self.protocol_error(
+                shared,
+                "it clears a message for being written, which was announced as one in parts",
+            );
         }
         if offset != entry.moved || len == 0 || len > entry.size - offset {
             return self.protocol_error(shared, "it clears a part that is not the next one");
@@ -520,7 +529,9 @@ impl Conversation {
                 TransferError::Copy("the peer could not move the bytes".into()).into()
             }
             // The receiver agrees to a recall.
-            Refusal::Cancelled if entry.withdrawn && entry.what == What::Send => OpError::Cancelled,
+            Refusal::Cancelled if entry.withdrawn && entry.kind == OpKind::Send => {
+                OpError::Cancelled
+            }
             Refusal::Cancelled => OpError::Withdrawn,
         };
         match entry.state {
@@ -551,7 +562,7 @@ impl Conversation {
         entry.moved = 0;
         entry.cursor = Cursor::default();
         entry.withdrawn = false;
-        if entry.what == What::Fetch {
+        if entry.kind == OpKind::Fetch {
             self.complete(shared, op, Err(OpError::Withdrawn));
             return false;
         }
@@ -591,7 +602,7 @@ impl Conversation {
         drop_long_list(&mut incoming);
         let send = incoming.announcement.send;
         let message = self.add_early(shared, tag, EarlyBody::Announced(incoming));
-        self.note_place(send, Place::Early(message));
+        self.note_location(send, MessageLocation::Early(message));
         // It arrived before all messages that are held now.
         shared.matcher.hold_first(message, self.id, tag);
     }

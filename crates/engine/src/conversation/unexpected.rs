@@ -12,7 +12,7 @@ use crate::credit::Reserved;
 use crate::fetches::Fetch;
 use crate::fragments::Fragments;
 use crate::matcher::Matcher;
-use crate::operation::{Incoming, State, What};
+use crate::operation::{Incoming, OpKind, State};
 use crate::shared::{NO_QUEUE, Shared};
 use crate::types::{Addr, OpError, Tag, Unexpected};
 
@@ -139,6 +139,9 @@ impl Conversation {
         let Some(next) = self.arrived.next_announced().filter(|_| self.is_up()) else {
             return Fetch::Nothing;
         };
+        if !self.may_transfer(shared) {
+            return Fetch::NoTransfer;
+        }
         let more = self.arrived.announced() > 1;
         let size = next.size;
         let cost = pull_cost(size);
@@ -157,7 +160,7 @@ impl Conversation {
         let caller = (NO_QUEUE, next.number);
         let op = self.add_op(
             shared,
-            What::Fetch,
+            OpKind::Fetch,
             caller,
             next.tag,
             memory,

@@ -12,7 +12,7 @@ use super::Conversation;
 use super::rendezvous::refusal;
 use crate::matcher::Matcher;
 use crate::operation::{Op, State};
-use crate::sends::{Place, Sends};
+use crate::sends::{MessageLocation, Sends};
 use crate::shared::{Early, EarlyBody, Shared, Work};
 
 /// Early messages that are looked at without a list, and operations likewise.
@@ -27,7 +27,7 @@ thread_local! {
 /// The result of a search among few messages.
 enum Looked {
     /// It is found, or not there.
-    All(Option<Place>),
+    All(Option<MessageLocation>),
     /// There are more.
     Some,
 }
@@ -54,33 +54,42 @@ fn send_waiting(early: &Early) -> Option<u64> {
 
 impl Conversation {
     /// Early messages, and the sends of those that were announced.
-    fn early_sends<M>(&self, shared: &Shared<M>) -> impl Iterator<Item = (Option<u64>, Place)> {
+    fn early_sends<M>(
+        &self,
+        shared: &Shared<M>,
+    ) -> impl Iterator<Item = (Option<u64>, MessageLocation)> {
         let behind = |index: &u32| shared.early[*index].links.next();
         let early = std::iter::successors(self.early.first(), behind);
         early.map(|index| {
             #[cfg(test)]
             LOOKS.set(LOOKS.get() + 1);
-            (send_waiting(&shared.early[index]), Place::Early(index))
+            (
+                send_waiting(&shared.early[index]),
+                MessageLocation::Early(index),
+            )
         })
     }
 
     /// Operations, and the sends of those that receive an announced message.
-    fn received_sends<M>(&self, shared: &Shared<M>) -> impl Iterator<Item = (Option<u64>, Place)> {
+    fn received_sends<M>(
+        &self,
+        shared: &Shared<M>,
+    ) -> impl Iterator<Item = (Option<u64>, MessageLocation)> {
         let behind = |op: &u32| shared.ops[*op].links.next();
         let ops = std::iter::successors(self.ops.first(), behind);
         ops.map(|op| {
             #[cfg(test)]
             LOOKS.set(LOOKS.get() + 1);
-            let place = Place::Op(shared.ops.key(op));
-            (send_received(&shared.ops[op]), place)
+            let location = MessageLocation::Op(shared.ops.key(op));
+            (send_received(&shared.ops[op]), location)
         })
     }
 
-    /// Notes where an announced message is now, if places are listed.
-    pub(super) fn note_place(&mut self, send: u64, place: Place) {
+    /// Notes where an announced message is now, if the locations are listed.
+    pub(super) fn note_location(&mut self, send: u64, location: MessageLocation) {
         if let Some(rare) = &mut self.rare
             && let Some(sends) = &mut rare.sends
-            && !sends.note(send, place)
+            && !sends.note(send, location)
         {
             // It is made anew when it is needed.
             rare.sends = None;
@@ -89,47 +98,47 @@ impl Conversation {
 
     /// Looks for a message among the first ones.
     fn look_at_few<M>(&self, shared: &Shared<M>, send: u64) -> Looked {
-        let is_it = |looked: &(Option<u64>, Place)| looked.0 == Some(send);
+        let is_it = |looked: &(Option<u64>, MessageLocation)| looked.0 == Some(send);
         let (mut early, mut received) = (self.early_sends(shared), self.received_sends(shared));
         let found = early.by_ref().take(FEW).find(is_it);
         let found = found.or_else(|| received.by_ref().take(FEW).find(is_it));
         match found {
             None if early.next().is_some() || received.next().is_some() => Looked::Some,
-            found => Looked::All(found.map(|(_, place)| place)),
+            found => Looked::All(found.map(|(_, location)| location)),
         }
     }
 
     /// Where the message of a send of the peer's is, if it is still at the peer.
-    fn place_of<M>(&mut self, shared: &Shared<M>, send: u64) -> Option<Place> {
+    fn location_of<M>(&mut self, shared: &Shared<M>, send: u64) -> Option<MessageLocation> {
         if self.rare.as_ref().is_none_or(|rare| rare.sends.is_none()) {
-            if let Looked::All(place) = self.look_at_few(shared, send) {
-                return place;
+            if let Looked::All(location) = self.look_at_few(shared, send) {
+                return location;
             }
             let all = self.early_sends(shared).chain(self.received_sends(shared));
             let sends = Sends::new(all);
             self.rare.get_or_insert_default().sends = Some(sends);
         }
-        let place = self.rare.as_ref()?.sends.as_ref()?.find(send)?;
-        let present = match place {
-            Place::Early(index) => {
+        let location = self.rare.as_ref()?.sends.as_ref()?.find(send)?;
+        let present = match location {
+            MessageLocation::Early(index) => {
                 let early = shared.early.get(index);
                 early
                     .filter(|early| early.peer == self.id)
                     .and_then(send_waiting)
             }
-            Place::Op(key) => {
+            MessageLocation::Op(key) => {
                 let op = shared.ops.find(key).map(|op| &shared.ops[op]);
                 op.filter(|op| op.peer == self.id).and_then(send_received)
             }
         };
-        (present == Some(send)).then_some(place)
+        (present == Some(send)).then_some(location)
     }
 
     /// The sender has cancelled an announced message.
     pub(super) fn withdrawn<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
-        match self.place_of(shared, send) {
-            Some(Place::Early(index)) => self.forget_early(shared, index),
-            Some(Place::Op(key)) => {
+        match self.location_of(shared, send) {
+            Some(MessageLocation::Early(index)) => self.forget_early(shared, index),
+            Some(MessageLocation::Op(key)) => {
                 let Some(op) = shared.ops.find(key) else {
                     return;
                 };
@@ -146,7 +155,7 @@ impl Conversation {
 
     /// The sender asks for an announced message back.
     pub(super) fn recalled<M: Matcher>(&mut self, shared: &mut Shared<M>, send: u64) {
-        if let Some(Place::Early(index)) = self.place_of(shared, send)
+        if let Some(MessageLocation::Early(index)) = self.location_of(shared, send)
             && !shared.early[index].taken
         {
             self.forget_early(shared, index);

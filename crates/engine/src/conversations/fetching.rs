@@ -1,6 +1,6 @@
 //! Fetching large unexpected messages of all peers into the memory that there is for them.
 //!
-//! Peers take turns. A peer may hold at most as much of the memory as is free beside that
+//! Peers are served round robin. A peer may hold at most as much of the memory as is free beside that
 //! ([`Budget::reserve_pull`](crate::credit::Budget::reserve_pull)), so that some is left for peers
 //! with fewer messages, and a peer for whose next message there is no room does not keep others
 //! from fetching theirs, unless it has been passed over often.
@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use super::Conversations;
-use crate::fetches::{Fetch, Short};
+use crate::fetches::{Fetch, MOST_REFUSED, Short};
 use crate::matcher::Matcher;
 use crate::operation::State;
 use crate::patience::{Patience, STEPS};
@@ -25,36 +25,44 @@ impl<M: Matcher> Conversations<M> {
         self.shared.patience = Some(Patience::new(patience, now));
     }
 
-    /// Starts to fetch large unexpected messages: tries each waiting peer once.
+    /// Starts to fetch large unexpected messages: tries each waiting peer once, or until there was no
+    /// room for many of them.
     pub(super) fn fetch_waiting(&mut self) {
         self.forget_waiting();
         let Self { peers, shared } = self;
         shared.fetches.queued = false;
-        // Peers that have begun one are tried again after all others.
-        let mut again = Vec::new();
-        let mut refused = false;
-        for _ in 0..shared.fetches.ring.len() {
-            let Some(key) = shared.fetches.ring.pop_front() else {
+        shared.fetches.lacks_transfer = false;
+        // The peer that waits for room comes first. Those that have begun a fetch are tried again after all others.
+        let waiting = shared.fetches.waits;
+        let count = shared.fetches.ring.len();
+        let (mut again, mut refused) = (Vec::new(), 0);
+        for key in waiting
+            .into_iter()
+            .map(Some)
+            .chain((0..count).map(|_| None))
+        {
+            let is_enough = refused >= MOST_REFUSED || shared.fetches.are_others_kept_out();
+            if is_enough && key.is_none() {
+                break;
+            }
+            let Some(key) = key.or_else(|| shared.fetches.ring.pop_front()) else {
                 break;
             };
             let Some(peer) = peers.find(key) else {
                 continue;
             };
-            let fetch = match shared.fetches.is_kept_out(key) {
-                true => Fetch::NoRoom,
-                false => peers[peer].fetch_next(shared),
-            };
-            refused |= fetch == Fetch::NoRoom;
+            let fetch = peers[peer].fetch_next(shared);
             shared.fetches.tried(key, fetch);
             match fetch {
                 Fetch::Nothing | Fetch::Begun { more: false } => peers[peer].leave_fetch_ring(),
                 Fetch::Begun { more: true } => again.push(key),
-                Fetch::HasShare | Fetch::NoRoom => shared.fetches.ring.push_back(key),
+                Fetch::NoRoom => refused += 1,
+                Fetch::HasShare | Fetch::NoTransfer => {}
             }
         }
         let steps = shared.patience.as_ref().map_or(0, Patience::steps);
-        let is_open = shared.fetches.round_ended(refused, steps);
-        if is_open || !again.is_empty() {
+        shared.fetches.round_ended(refused > 0, steps);
+        if !again.is_empty() {
             shared.fetches.ring.extend(again);
             shared.retry_fetches();
         }
@@ -66,13 +74,15 @@ impl<M: Matcher> Conversations<M> {
         let Some(key) = shared.fetches.waits else {
             return false;
         };
-        let waits = peers
-            .find(key)
-            .is_some_and(|peer| peers[peer].is_to_fetch());
-        if !waits {
-            shared.fetches.waits = None;
+        let peer = peers.find(key);
+        if peer.is_some_and(|peer| peers[peer].is_to_fetch()) {
+            return false;
         }
-        !waits
+        shared.fetches.waits = None;
+        if let Some(peer) = peer {
+            peers[peer].leave_fetch_ring();
+        }
+        true
     }
 
     /// When [`Conversations::expire`] is to be called, if nothing happens until then.
@@ -80,6 +90,11 @@ impl<M: Matcher> Conversations<M> {
         let Self { shared, .. } = self;
         let is_waiting = shared.fetches.short.is_some() || !shared.greetings.is_empty();
         shared.patience.as_ref().filter(|_| is_waiting)?.step_ends()
+    }
+
+    /// Whether [`Conversations::expire`] may give up peers now: the driver handles what has arrived first.
+    pub fn may_expire(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
     /// Gives up peers that have let others, or operations, wait for too long. Called now and then,
@@ -109,13 +124,16 @@ impl<M: Matcher> Conversations<M> {
             begun: shared.fetches.begun,
         });
         for peer in peers.iter_mut() {
-            let has_none = !peer.is_up() || peer.transfers == 0;
+            let moves = peer.is_up() && peer.transfers > 0 && std::mem::take(&mut peer.has_moved);
             let is_stuck = peer.arrived.fetching().any(|(number, op)| {
                 let is_stuck = match shared.ops[op].state {
-                    // The peer is to move it, or to let go of it.
-                    State::Pulling(_) | State::Cleared { .. } | State::Finishing => true,
-                    // It waits for other transfers with the peer, unless there are none.
-                    State::Matched(_) | State::ToClear(_) => has_none,
+                    // The peer is to move it, or to let go of it, or of other memory.
+                    State::Pulling(_)
+                    | State::Cleared { .. }
+                    | State::Finishing
+                    | State::ToClear(_) => true,
+                    // It waits for other transfers with the peer, as long as any of them end.
+                    State::Matched(_) => !moves,
                     _ => false,
                 };
                 is_stuck && number < short.begun

@@ -6,7 +6,7 @@ use causeway_sys::memory::Memory;
 use super::Conversations;
 use crate::conversation::Conversation;
 use crate::conversation::receiving::Keep;
-use crate::fragments::{Fragments, Room};
+use crate::fragments::{Fragments, ReceiveBuffer};
 use crate::lists::NONE;
 use crate::matcher::Matcher;
 use crate::pieces::Pieces;
@@ -29,7 +29,7 @@ impl<M: Matcher> Conversations<M> {
     pub(crate) fn receive_taken(
         &mut self,
         (taken, pattern): (Taken, M::Pattern),
-        into: Room<'_>,
+        into: ReceiveBuffer<'_>,
         caller: (u32, u64),
     ) -> Option<Result<Result<u64, OpError>, u32>> {
         let Self { peers, shared } = self;
@@ -45,7 +45,7 @@ impl<M: Matcher> Conversations<M> {
         into: &[Memory],
         caller: (u32, u64),
     ) -> Result<Result<u64, OpError>, u32> {
-        self.post_receive_into(pattern, Room::Memory(into), caller)
+        self.post_receive_into(pattern, ReceiveBuffer::Memory(into), caller)
     }
 
     /// The same for memory in pieces, with room for `size` bytes.
@@ -55,14 +55,14 @@ impl<M: Matcher> Conversations<M> {
         (pieces, room): (Box<dyn Pieces>, u64),
         caller: (u32, u64),
     ) -> Result<Result<u64, OpError>, u32> {
-        self.post_receive_into(pattern, Room::Pieces(pieces, room), caller)
+        self.post_receive_into(pattern, ReceiveBuffer::Pieces(pieces, room), caller)
     }
 
     /// The same for any memory.
     pub(crate) fn post_receive_into(
         &mut self,
         pattern: M::Pattern,
-        into: Room<'_>,
+        into: ReceiveBuffer<'_>,
         caller: (u32, u64),
     ) -> Result<Result<u64, OpError>, u32> {
         let Self { peers, shared } = self;

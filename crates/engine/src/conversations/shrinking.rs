@@ -4,12 +4,18 @@ use super::Conversations;
 use crate::matcher::Matcher;
 
 impl<M: Matcher> Conversations<M> {
+    /// Takes window for each of the peers that have requested it.
+    pub(super) fn shrink_some(&mut self) {
+        for (wanting, _) in self.shared.shrinking.take_wanting() {
+            self.shrink_one(wanting);
+        }
+    }
+
     /// Takes window for `wanting` from the largest of a bounded number of windows. A window that is
     /// no more than twice that of `wanting` stays as it is: a peer that reports again and again that it
     /// needs window gets as much as others have, and no more.
-    pub(super) fn shrink_one(&mut self, wanting: u32) {
+    fn shrink_one(&mut self, wanting: u32) {
         let Self { peers, shared } = self;
-        shared.shrinking.queued = false;
         let Some(own) = peers.get(wanting).map(|peer| peer.grant.window()) else {
             return;
         };

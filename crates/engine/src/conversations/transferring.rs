@@ -8,7 +8,7 @@ use crate::conversation::moving;
 use crate::fragments::Fragments;
 use crate::lists::NONE;
 use crate::matcher::Matcher;
-use crate::operation::{Remote, State, What};
+use crate::operation::{OpKind, Remote, State};
 use crate::shared::Work;
 use crate::transfers::{MAX_TRIES, Remainder};
 
@@ -72,6 +72,7 @@ impl<M: Matcher> Conversations<M> {
     /// Reports that the method refuses a transfer.
     pub fn transfer_refused(&mut self, peer: u32, op: u32, error: TransferError) {
         let Self { peers, shared } = self;
+        shared.transfers.forget_parts(shared.ops.key(op));
         peers[peer].transfer_failed(shared, op, error);
     }
 
@@ -100,7 +101,7 @@ impl<M: Matcher> Conversations<M> {
     ) -> u32 {
         let Self { peers, shared } = self;
         let state = State::ToMove(Remote { direction, regions });
-        let op = peers[peer].add_op(shared, What::Transfer, caller, 0, local, state);
+        let op = peers[peer].add_op(shared, OpKind::Transfer, caller, 0, local, state);
         shared.start_transfer(op);
         op
     }

@@ -60,7 +60,7 @@ impl<M: Matcher> Endpoint<M> {
         let Some((method, handle)) = self.connections.link(peer) else {
             return;
         };
-        let claims = self.conversations.claims(peer).iter();
+        let claims = self.conversations.claimed_addresses(peer).iter();
         let slot = &self.methods.slots[method];
         let confirm = |claim: &String| slot.method.confirm_address(handle, &claim.parse().ok()?);
         let confirmed: Vec<String> = claims

@@ -6,7 +6,7 @@ use causeway_wire::region::Regions;
 use super::Endpoint;
 use crate::conversations::{Event, ToStart};
 use crate::matcher::Matcher;
-use crate::operation::What;
+use crate::operation::OpKind;
 use crate::types::OpError;
 
 impl<M: Matcher> Endpoint<M> {
@@ -129,7 +129,7 @@ impl<M: Matcher> Endpoint<M> {
             return self.conversations.complete_finished(peer, op, result);
         };
         let entry = &self.conversations.shared.ops[op];
-        if result.is_ok() && matches!(entry.what, What::Receive | What::Fetch) {
+        if result.is_ok() && matches!(entry.kind, OpKind::Receive | OpKind::Fetch) {
             // Earlier contents of the memory must not be taken for a part of the message.
             let method = &self.methods.slots[method].method;
             let mut exports = entry.exports.iter();

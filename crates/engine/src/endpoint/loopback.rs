@@ -166,7 +166,7 @@ impl Method for Loopback {
             per_peer_protection: true,
             remote_atomics: true,
             needs_local_registration: false,
-            tells_of_death: true,
+            reports_peer_exit: true,
             identifies_nodes: false,
             maps_memory: true,
             holds_packets: false,

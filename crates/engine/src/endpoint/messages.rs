@@ -9,7 +9,7 @@ use causeway_transport::{PeerError, Takes};
 use super::Endpoint;
 use super::posting::Sending;
 use crate::conversations::Conversations;
-use crate::fragments::{Room, check_writable, total};
+use crate::fragments::{ReceiveBuffer, check_writable, total};
 use crate::matcher::Matcher;
 use crate::types::{
     Addr, Completion, DirectReceive, Envelope, Error, OpId, Posted, Queue, Tag, Taken,
@@ -215,25 +215,26 @@ impl<M: Matcher> Endpoint<M> {
         self.check_process()?;
         check_writable(into)?;
         total(into)?;
-        self.receive_taken_into((taken, pattern), Room::Memory(into), queue, user)
+        self.receive_taken_into((taken, pattern), ReceiveBuffer::Memory(into), queue, user)
     }
 
-    /// A value that changes when an operation completes, when an expected message arrives before
-    /// its receive, when an unexpected one arrives, and when a connection is lost.
+    /// How many events there were: operations that completed, expected messages that arrived before
+    /// their receives, unexpected ones that arrived, and connections that were lost. A caller waits for the next one by
+    /// [`Endpoint::wait_for_event`]. ([`Endpoint::change_counts`] adds the number of unexpected messages that wait.)
     #[inline]
-    pub fn news(&self) -> u64 {
-        self.conversations.shared.news()
+    pub fn event_count(&self) -> u64 {
+        self.conversations.shared.event_count()
     }
 
-    /// Makes progress until [`Endpoint::news`] is no longer `since`, or `idle` has passed. Returns
+    /// Makes progress until [`Endpoint::event_count`] is no longer `since`, or `idle` has passed. Returns
     /// whether it has changed: in a forked child always, since other calls return the error.
-    pub fn wait_for_news(&mut self, since: u64, idle: Duration) -> bool {
-        if self.check_process().is_err() || self.news() != since {
+    pub fn wait_for_event(&mut self, since: u64, idle: Duration) -> bool {
+        if self.check_process().is_err() || self.event_count() != since {
             return true;
         }
         self.progress();
-        self.news() != since
-            || (!idle.is_zero() && self.wait_until(idle, |all| all.shared.news() != since))
+        self.event_count() != since
+            || (!idle.is_zero() && self.wait_until(idle, |all| all.shared.event_count() != since))
     }
 
     /// How many connections were lost so far.

@@ -182,9 +182,9 @@ impl Methods {
     }
 
     /// Whether any of them has moved bytes of a transfer since the last call
-    /// ([`Method::has_moved`]).
-    pub(crate) fn have_moved(&mut self) -> bool {
-        let ask = |any: bool, slot: &mut Slot| any | slot.method.has_moved();
+    /// ([`Method::take_moved`]).
+    pub(crate) fn take_moved(&mut self) -> bool {
+        let ask = |any: bool, slot: &mut Slot| any | slot.method.take_moved();
         self.slots.iter_mut().fold(false, ask)
     }
 

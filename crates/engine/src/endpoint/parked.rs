@@ -36,10 +36,10 @@ impl<M: Matcher> Endpoint<M> {
             return None;
         }
         self.end_parked();
-        let before = self.changes();
+        let before = self.change_counts();
         let ready = |all: &Conversations<M>| {
             let mut watched = watched.iter();
-            all.shared.changes() != before
+            all.shared.change_counts() != before
                 && (watched.len() == 0 || watched.any(|op| all.shared.is_done(*op)))
         };
         // A wait goes on after a yield.
@@ -78,12 +78,17 @@ impl<M: Matcher> Endpoint<M> {
             return None;
         }
         self.end_parked();
-        let before = self.changes();
+        let before = self.change_counts();
         self.progress();
-        match self.changes() == before {
+        let parked = match self.change_counts() == before {
             true => self.park_detached(None),
             false => None,
+        };
+        if parked.is_none() {
+            // Another thread that wants to enter may have ended the sleep before it began; the next one may begin.
+            self.sleeper.take_call();
         }
+        parked
     }
 
     /// Prepares a sleep; `None` if it cannot begin.
@@ -108,7 +113,7 @@ impl<M: Matcher> Endpoint<M> {
             before,
             until: deadline,
             limit: until,
-            changes: self.changes(),
+            changes: self.change_counts(),
             is_woken: false,
         });
         Some(Parked(Idle::Sleep(sleep, self.sleeps)))
@@ -138,7 +143,7 @@ impl<M: Matcher> Endpoint<M> {
         }
         let woken = self.sleeper.take_call();
         let any = self.progress();
-        if self.changes() != announced.changes {
+        if self.change_counts() != announced.changes {
             self.policy.arrived(now);
         } else if any {
             self.policy.progressed(now);
@@ -175,7 +180,7 @@ impl<M: Matcher> Endpoint<M> {
             // wake the other thread.
             self.progress();
         }
-        let changes = self.changes();
+        let changes = self.change_counts();
         let deadline = self.first_deadline();
         let Some(announced) = &mut self.parked else {
             return;
@@ -209,8 +214,8 @@ impl<M: Matcher> Endpoint<M> {
     /// How long a thread stays awake, yielding the processor, while another thread waits on behalf
     /// of all.
     #[inline]
-    pub fn awake_beside(&self) -> Duration {
-        self.policy.awake_beside()
+    pub fn awake_limit_of_followers(&self) -> Duration {
+        self.policy.awake_limit_of_followers()
     }
 
     /// Ends the wait of a thread that has waited on behalf of all and returns to its caller: the

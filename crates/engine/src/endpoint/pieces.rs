@@ -7,7 +7,7 @@ use causeway_wire::bmi::{Header, MAX_MESSAGE_BYTES};
 use super::Endpoint;
 use super::posting::at_once;
 use crate::conversation::Conversation;
-use crate::fragments::{Fragments, Room};
+use crate::fragments::{Fragments, ReceiveBuffer};
 use crate::matcher::Matcher;
 use crate::pieces::Pieces;
 use crate::types::{Addr, Error, OpError, Posted, Queue, Tag, Taken};
@@ -52,7 +52,7 @@ impl<M: Matcher> Endpoint<M> {
         user: u64,
     ) -> Result<Posted, Error> {
         check_size(size)?;
-        self.receive(pattern, Room::Pieces(pieces, size), queue, user)
+        self.receive(pattern, ReceiveBuffer::Pieces(pieces, size), queue, user)
     }
 
     /// The same for a message that was taken ([`Endpoint::receive_taken`]).
@@ -64,14 +64,19 @@ impl<M: Matcher> Endpoint<M> {
         user: u64,
     ) -> Result<Posted, Error> {
         check_size(size)?;
-        self.receive_taken_into((taken, pattern), Room::Pieces(pieces, size), queue, user)
+        self.receive_taken_into(
+            (taken, pattern),
+            ReceiveBuffer::Pieces(pieces, size),
+            queue,
+            user,
+        )
     }
 
     /// Receives a message that was taken.
     pub(super) fn receive_taken_into(
         &mut self,
         message: (Taken, M::Pattern),
-        into: Room<'_>,
+        into: ReceiveBuffer<'_>,
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {

@@ -9,7 +9,7 @@ use crate::conversation::Phase;
 use crate::conversation::Transmit;
 use crate::conversation::receiving::{Keep, add_receive};
 use crate::conversations::Conversations;
-use crate::fragments::{Fragments, Room, check_writable, total};
+use crate::fragments::{Fragments, ReceiveBuffer, check_writable, total};
 use crate::matcher::Matcher;
 use crate::types::{Addr, Completion, Error, OpError, OpId, Posted, Queue, Tag};
 
@@ -460,12 +460,12 @@ impl<M: Matcher> Endpoint<M> {
     pub(super) fn receive(
         &mut self,
         pattern: M::Pattern,
-        into: Room<'_>,
+        into: ReceiveBuffer<'_>,
         queue: Queue,
         user: u64,
     ) -> Result<Posted, Error> {
         let caller = (self.queue_to_post(queue)?, user);
-        if let Room::Memory(list) = into {
+        if let ReceiveBuffer::Memory(list) = into {
             check_writable(list)?;
             total(list)?;
         }

@@ -170,6 +170,11 @@ impl<M: Matcher> Endpoint<M> {
             );
         }
         self.conversations.retry_held();
+        if self.conversations.may_expire(now) {
+            // What has arrived while this thread slept, or was stopped, counts before time does.
+            self.poll_methods(true);
+            self.settle();
+        }
         self.conversations.expire(now);
         self.settle();
         self.methods.drop_freed();
@@ -319,7 +324,7 @@ impl<M: Matcher> Endpoint<M> {
                 }
                 Decision::Yield => return Awake::Yield,
                 Decision::Park => {
-                    let has_moved = self.methods.have_moved();
+                    let has_moved = self.methods.take_moved();
                     *decision = self.policy.before_parking(has_moved, self.methods.now());
                     if *decision == Decision::Park {
                         return Awake::Park;

@@ -17,6 +17,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use smallvec::SmallVec;
 
 use causeway_sys::fork::Owner;
 use causeway_transport::{Park, Parking, WakeFlag};
@@ -24,6 +25,12 @@ use causeway_transport::{Park, Parking, WakeFlag};
 use super::methods::Methods;
 use super::yielding::Yielding;
 use crate::clock::Clock;
+
+/// An instance rarely has more methods than this; lists of their descriptors are on the stack then.
+const FEW: usize = 7;
+
+/// Which descriptors are readable, in the order of [`Methods::pollables`].
+type Readable = SmallVec<[bool; FEW]>;
 
 /// What has ended a sleep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,8 +87,8 @@ impl WakeState {
         descriptors: impl Iterator<Item = BorrowedFd<'a>>,
         now: Instant,
         until: Option<Instant>,
-    ) -> Option<Vec<bool>> {
-        let mut fds = Vec::with_capacity(self.parkers.len() + 1);
+    ) -> Option<Readable> {
+        let mut fds = SmallVec::<[PollFd<'_>; FEW + 1]>::new();
         fds.push(PollFd::new(&self.event, PollFlags::IN));
         fds.extend(descriptors.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // A limit that the kernel cannot express counts as none.
@@ -207,10 +214,10 @@ impl Sleeper {
         on: SleepOn,
         until: Option<Instant>,
     ) -> Option<Sleep> {
-        let place = match on {
-            SleepOn::Method(index, sleep) => Place::Method(index, sleep),
+        let on = match on {
+            SleepOn::Method(index, sleep) => Waitable::Method(index, sleep),
             SleepOn::Descriptors => {
-                let mut descriptors = Vec::with_capacity(self.copies.len());
+                let mut descriptors = SmallVec::new();
                 for (slot, copy) in methods.slots.iter().zip(&mut self.copies) {
                     if !slot.is_polled() {
                         continue;
@@ -221,15 +228,15 @@ impl Sleeper {
                     }
                     descriptors.extend(copy.clone());
                 }
-                Place::Descriptors(descriptors)
+                Waitable::Descriptors(descriptors)
             }
         };
         Some(Sleep {
             state: Arc::clone(&self.state),
             clock: methods.clock.clone(),
-            place,
+            on,
             until,
-            readable: Vec::new(),
+            readable: Readable::new(),
         })
     }
 
@@ -271,16 +278,17 @@ impl Drop for Sleeper {
 pub(crate) struct Sleep {
     state: Arc<WakeState>,
     clock: Clock,
-    place: Place,
+    on: Waitable,
     until: Option<Instant>,
     /// Which of the descriptors have ended it.
-    readable: Vec<bool>,
+    readable: Readable,
 }
 
+/// What the sleep waits on: [`SleepOn`], with copies of the descriptors.
 #[derive(Debug)]
-enum Place {
+enum Waitable {
     Method(usize, u64),
-    Descriptors(Vec<Arc<OwnedFd>>),
+    Descriptors(SmallVec<[Arc<OwnedFd>; FEW]>),
 }
 
 impl Sleep {
@@ -292,11 +300,11 @@ impl Sleep {
             return;
         }
         let now = self.clock.read();
-        match &self.place {
-            Place::Method(index, sleep) => {
+        match &self.on {
+            Waitable::Method(index, sleep) => {
                 self.state.park(*index, *sleep, now, self.until);
             }
-            Place::Descriptors(descriptors) => {
+            Waitable::Descriptors(descriptors) => {
                 let descriptors = descriptors.iter().map(|fd| fd.as_fd());
                 let readable = self.state.block(descriptors, now, self.until);
                 self.readable = readable.unwrap_or_default();
@@ -351,7 +359,7 @@ pub(super) struct Announced {
     pub(super) until: Option<Instant>,
     /// When its caller's time is up.
     pub(super) limit: Option<Instant>,
-    /// [`Endpoint::changes`](super::Endpoint::changes) at that time.
+    /// [`Endpoint::change_counts`](super::Endpoint::change_counts) at that time.
     pub(super) changes: (u64, usize),
     /// It has been woken since.
     pub(super) is_woken: bool,

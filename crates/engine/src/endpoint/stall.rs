@@ -10,7 +10,7 @@ use crate::conversation::Conversation;
 use crate::conversations::Conversations;
 use crate::credit::cost;
 use crate::lists::NONE;
-use crate::operation::{Op, State, What};
+use crate::operation::{Op, State};
 
 /// The log target.
 const STALL: &str = "causeway_engine::stall";
@@ -127,7 +127,7 @@ fn reason(waiting: &Waiting, end: &End) -> String {
             Some(note) => format!("not connected yet ({note})"),
             None => "not connected yet".to_owned(),
         },
-        WaitReason::Room => "the peer does not take what lies in its ring or socket".to_owned(),
+        WaitReason::Room => "its ring or socket is full: the peer does not read what was sent before".to_owned(),
         WaitReason::Credit => {
             "waits for credit: the peer's program has not taken earlier messages".to_owned()
         }
@@ -136,7 +136,7 @@ fn reason(waiting: &Waiting, end: &End) -> String {
             "the peer has not posted the receives of earlier announced messages".to_owned()
         }
         WaitReason::Receive => {
-            "announced, the peer has not posted the receive or not read it".to_owned()
+            "announced; the peer has not posted a matching receive, or has not read the announcement".to_owned()
         }
         WaitReason::Message => "posted, no message has come".to_owned(),
         WaitReason::Write => format!("matched, the peer does not write it ({})", moved()),
@@ -158,13 +158,7 @@ impl<M> Conversations<M> {
     pub(crate) fn waiting(&self, op: u32) -> Waiting {
         let entry = &self.shared.ops[op];
         Waiting {
-            kind: match entry.what {
-                What::Receive => OpKind::Receive,
-                What::Send => OpKind::Send,
-                What::SendUnexpected => OpKind::SendUnexpected,
-                What::Transfer => OpKind::Transfer,
-                What::Fetch => OpKind::Fetch,
-            },
+            kind: entry.kind,
             why: self.wait_reason(op, entry),
             tag: entry.tag,
             size: entry.size,
@@ -226,7 +220,7 @@ impl<M> Conversations<M> {
     }
 
     fn queued_reason(&self, op: u32, entry: &Op, peer: &Conversation) -> WaitReason {
-        let unexpected = entry.what == What::SendUnexpected;
+        let unexpected = entry.kind == OpKind::SendUnexpected;
         let queue = if unexpected {
             &peer.unexpected
         } else {

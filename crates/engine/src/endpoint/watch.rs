@@ -20,7 +20,7 @@ use super::stall::Stall;
 use crate::conversation::{Conversation, Phase};
 use crate::conversations::Conversations;
 use crate::matcher::Matcher;
-use crate::operation::What;
+use crate::operation::OpKind;
 use crate::shared::Shared;
 use crate::types::END_OF_CONNECTION;
 
@@ -338,13 +338,13 @@ fn follow<M: Matcher>(
     indices.extend(receives);
     for index in indices {
         let op = &all.shared.ops[index];
-        if op.tag == END_OF_CONNECTION && matches!(op.what, What::Receive) {
+        if op.tag == END_OF_CONNECTION && matches!(op.kind, OpKind::Receive) {
             continue;
         }
-        match op.what {
-            What::Receive | What::Fetch => tally.receives += 1,
-            What::Send | What::SendUnexpected => tally.sends += 1,
-            What::Transfer => {}
+        match op.kind {
+            OpKind::Receive | OpKind::Fetch => tally.receives += 1,
+            OpKind::Send | OpKind::SendUnexpected => tally.sends += 1,
+            OpKind::Transfer => {}
         }
         if now.len() == MOST_FOLLOWED {
             continue;

@@ -60,7 +60,7 @@ pub(crate) struct Constants {
     /// A process does not park for so long after it has moved bytes of a transfer: longer than the other side takes for its part, 50 µs for half a
     /// megabyte, and than waking it would. 64 clients that ask for 100 KB over shm wait 756 to 774 µs on average, and 754 to 807 with none.
     pub(crate) linger: Duration,
-    /// A count of the run queue (2 µs) is valid for this many long yields. With 1, replies to 64
+    /// A count of the run queue (2 µs) that explains a long yield is valid for this many of them. With 1, replies to 64
     /// clients over tcp take 1.1 times as long.
     pub(crate) yields_per_count: u32,
     /// A caller that is awake ticks methods at least this often. Nothing is woken for it.

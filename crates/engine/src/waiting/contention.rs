@@ -90,9 +90,11 @@ impl Contention {
         self.lone_samples < LONE_SAMPLES && self.count_in == 0
     }
 
-    /// Whether to count the run queue after a long yield.
-    pub(super) fn wants_run_queue(&self) -> bool {
-        self.run_queue_holds == 0
+    /// Whether to count the run queue after a long yield that took this long: the last count is too old, or does not
+    /// explain it. Threads that have come since then, as when a program starts, must not pass for a CPU-bound one: the
+    /// caller would park where all others yield, and a thread that wakes up runs before these.
+    pub(super) fn wants_run_queue(&self, took: Duration, constants: &Constants) -> bool {
+        self.run_queue_holds == 0 || !is_shared(took, self.run_queue, constants)
     }
 
     /// Some rounds of all threads that wait on this processor, where they are very many.

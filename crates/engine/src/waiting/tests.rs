@@ -213,6 +213,13 @@ fn a_count_of_the_run_queue_holds_for_some_long_yields() {
             assert_eq!(waiter.competitors(), Competitors::Waiting);
         }
     }
+    // A count that does not explain a yield is not relied on: other threads have come since.
+    waiter.measured(long, None, Some(2));
+    assert!(waiter.policy.wants_run_queue(2 * long));
+    waiter.measured(2 * long, None, Some(32));
+    assert_eq!(waiter.competitors(), Competitors::Waiting);
+    assert!(!waiter.policy.wants_run_queue(2 * long));
+    (1..C.yields_per_count).for_each(|_| waiter.measured(long, None, None));
     // If it cannot be counted, the earlier count does not stay valid for ever.
     (0..2).for_each(|_| waiter.measured(long, None, None));
     assert_eq!(waiter.competitors(), Competitors::CpuBound);

@@ -34,7 +34,7 @@
  *
  * THREADS
  *     An instance, and each file, may be used by any number of threads. As many calls as cwfs_options.clients are
- *     carried out at the same time, others wait for their turn. A file that was opened for writing keeps to one of these
+ *     carried out at the same time, others wait. A file that was opened for writing keeps to one of these
  *     clients. Reads and writes at the position of one file come one after the other. Signal handlers must not call.
  *
  * TIME

@@ -1,9 +1,9 @@
 //! Appending to a file, also while other clients append or change its size: the bytes of one call are
 //! contiguous, and overlap nothing that other clients append.
 //!
-//! The metadata server itself appends to small files. To a striped file, one client at a time appends, during its *turn*: the metadata
-//! server grants it the turn and sends the offset of the end, the client writes there, and ends its turn with the new size, which makes the
-//! bytes that it has written a part of the file. A client that takes too long loses its turn, and begins again. The module `turn` chooses
+//! The metadata server itself appends to small files. To a striped file, one client at a time appends, the one that has the file's *append lock*: the metadata
+//! server grants it the lock and sends the offset of the end, the client writes there, and releases the lock with the new size, which makes the
+//! bytes that it has written a part of the file. A client that takes too long loses the lock, and begins again. The module `append_lock` chooses
 //! the connections for these writes.
 
 use std::time::Instant;
@@ -12,13 +12,13 @@ use causeway_bmi::Memory;
 use causeway_sys::memory::with_foreign_read_only;
 use causeway_wire::fs::{Errno, MAX_STUFFED_BYTES, Operation, Region};
 
+use super::append_lock::{AppendLockWait, HeldAppendLock};
 use super::call_error::{CallError, done, object_name};
 use super::connection::Client;
 use super::file::File;
 use super::io::{Form, check_end, in_rounds, keeps_changing};
 use super::nodes::{consistent, node};
 use super::transfer::{IoKind, IoList};
-use super::turn::{HeldTurn, TurnWait};
 use crate::Error;
 
 impl Client {
@@ -131,7 +131,7 @@ impl Client {
         }
     }
 
-    /// Appends to a striped file in a turn. Returns `None` if the turn was lost, or the file was truncated meanwhile.
+    /// Appends to a striped file under its append lock. Returns `None` if the lock was lost, or the file was truncated meanwhile.
     fn append_striped(
         &mut self,
         file: &mut File,
@@ -140,31 +140,34 @@ impl Client {
         deadline: Instant,
     ) -> Result<Option<u64>, CallError> {
         let object = file.node.object;
-        let mut wait = TurnWait::default();
-        let (connections, (turn, node)) = loop {
+        let mut wait = AppendLockWait::default();
+        let (connections, (append_lock, node)) = loop {
             let connections = self.rpc.connections();
-            if let Some(turn) = self.ask_for_turn(object, &mut wait)? {
-                break (connections, turn);
+            if let Some(append_lock) = self.request_append_lock(object, &mut wait)? {
+                break (connections, append_lock);
             }
             if Instant::now() >= deadline {
-                let text = "others have had their turns to append to the file for all of the time-out; try again";
+                let text = "other clients have had the append lock of the file for all of the time-out; try again";
                 return Err(self.rpc.error_at(self.metadata, Errno::ETIMEDOUT, text));
             }
         };
         file.update_node(consistent(node)?)?;
-        let held = HeldTurn {
-            number: turn,
+        let held = HeldAppendLock {
+            number: append_lock,
             connections,
             appends: true,
         };
-        let appended = self.write_in_turn(file, &held, memory, len);
+        let appended = self.write_under_append_lock(file, &held, memory, len);
         match &appended {
             Ok(Some(_)) => return appended,
-            // The server has taken the turn away, or does not reply.
+            // The server has revoked the lock, or does not reply.
             Err(error) if error.errno == Errno::ETIMEDOUT => return appended,
             Ok(None) | Err(_) => {}
         }
-        let cancel = Operation::CancelAppend { object, turn };
+        let cancel = Operation::CancelAppend {
+            object,
+            append_lock,
+        };
         let cancelled = self.query(cancel).and_then(done);
         match appended {
             Err(error) if matches!(error.errno, Errno::OVERTAKEN | Errno::STALE_VERSION) => {
@@ -176,10 +179,10 @@ impl Client {
         cancelled.map(|()| None)
     }
 
-    fn write_in_turn(
+    fn write_under_append_lock(
         &mut self,
         file: &mut File,
-        turn: &HeldTurn,
+        append_lock: &HeldAppendLock,
         memory: &[Memory],
         len: u64,
     ) -> Result<Option<u64>, CallError> {
@@ -193,7 +196,7 @@ impl Client {
             regions: &[Region { offset, len }],
             memory,
         };
-        let is_written = self.write_striped(file, &distribution, list, end, Some(turn))?;
+        let is_written = self.write_striped(file, &distribution, list, end, Some(append_lock))?;
         Ok(is_written.then_some(end))
     }
 }

@@ -6,7 +6,7 @@ use causeway_wire::fs::{Node, ObjectId};
 
 /// Attributes that were cached when they were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct CacheStamp {
     pub(super) ends: u64,
 }
 
@@ -19,7 +19,7 @@ pub struct Era(pub(super) u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Named {
     /// This object, with attributes that are cached.
-    Node(Box<Node>, Seen),
+    Node(Box<Node>, CacheStamp),
     /// Nothing: the name does not exist.
     Nothing,
 }

@@ -2,7 +2,7 @@
 
 use causeway_wire::fs::{Opening, Operation, WantedSums};
 
-use super::transfer::{IoKind, Piece, Turn};
+use super::transfer::{AppendLock, IoKind, Piece};
 
 /// One request to one server.
 #[derive(Debug)]
@@ -58,10 +58,10 @@ impl Call {
         }
     }
 
-    /// Makes a write part of a turn to append.
-    pub(crate) fn set_turn(&mut self, turn: Turn) {
+    /// Makes a write one under an append lock.
+    pub(crate) fn set_append_lock(&mut self, append_lock: AppendLock) {
         if let Body::Data(IoKind::Write, piece) = &mut self.body {
-            piece.turn = Some(turn);
+            piece.append_lock = Some(append_lock);
         }
     }
 

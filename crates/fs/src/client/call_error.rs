@@ -104,7 +104,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::Transferred { .. } => "a transfer",
         ReplyBody::Data { .. } => "where data are",
         ReplyBody::Clock(_) => "the time",
-        ReplyBody::Turn { .. } => "a turn to append",
+        ReplyBody::AppendLock { .. } => "an append lock",
         ReplyBody::Objects(_) => "objects",
         ReplyBody::Datafiles { .. } => "datafiles",
         ReplyBody::StripedFiles { .. } => "striped files",

@@ -34,8 +34,8 @@ pub struct Client {
     /// The number of its last step of a shared pointer.
     pub(super) pointer_steps: u64,
     /// The connection with the metadata server on which clients can ask whether they still have
-    /// their turns.
-    pub(super) turns_known: Option<ConnectionId>,
+    /// their append locks.
+    pub(super) append_locks_known: Option<ConnectionId>,
     /// How it reads into ordinary memory, once it has read enough for that to matter.
     pub(super) through: Option<Through>,
 }
@@ -111,7 +111,7 @@ impl Client {
             locks: Arc::clone(&shared.locks),
             held: Arc::clone(&shared.held),
             pointer_steps: 0,
-            turns_known: None,
+            append_locks_known: None,
             through: None,
         })
     }

@@ -12,6 +12,7 @@ use causeway_wire::fs::{
     Body, Distribution, Errno, MAX_STUFFED_BYTES, Operation, Reach, Region, ReplyBody,
 };
 
+use super::append_lock::HeldAppendLock;
 use super::call::Call;
 use super::call_error::{CallError, done, object_name, take_reply};
 use super::connection::Client;
@@ -19,7 +20,6 @@ use super::file::{File, Written, version};
 use super::nodes::{content_of, node};
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList, Planned, plan};
-use super::turn::HeldTurn;
 use crate::Error;
 use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, Striping};
@@ -349,24 +349,24 @@ impl Client {
         Ok(true)
     }
 
-    /// Writes to the datafiles, then tells the metadata server how far the file reaches: always,
+    /// Writes to the datafiles, then reports the new end to the metadata server: always,
     /// because another client may have truncated the file since this one saw its size. Returns `false` if another
     /// truncation has begun meanwhile, which `file` then shows: it may discard what was written, so the write must be
-    /// repeated after it. A `turn` to append ends thereby; with a turn, `false` also says that nothing was written because it must begin again.
+    /// repeated after it. An `append_lock` that is for an append is released thereby; with a lock, `false` also says that nothing was written because it must begin again.
     pub(super) fn write_striped(
         &mut self,
         file: &mut File,
         distribution: &Distribution,
         list: IoList<'_>,
         end: u64,
-        turn: Option<&HeldTurn>,
+        append_lock: Option<&HeldAppendLock>,
     ) -> Result<bool, CallError> {
         let clock = StageClock::start(self.record_stages);
         let servers = self.io_servers(distribution)?;
         self.will_change(file, &servers)?;
         let (planned, mut calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
-        if let Some(turn) = turn
-            && !self.rpc.put_in_turn(&mut calls, turn)?
+        if let Some(append_lock) = append_lock
+            && !self.rpc.put_under_append_lock(&mut calls, append_lock)?
         {
             return Ok(false);
         }
@@ -386,7 +386,7 @@ impl Client {
         let modified = crate::clock::now();
         let version_before = known.map_or(0, |(version, _)| version);
         let from = start_of_last_run(list.regions);
-        let tell = match turn.filter(|turn| turn.appends) {
+        let report = match append_lock.filter(|append_lock| append_lock.appends) {
             None => Operation::Extend {
                 object,
                 end,
@@ -395,16 +395,16 @@ impl Client {
                 reached: reached.clone(),
                 from,
             },
-            Some(turn) => Operation::EndAppend {
+            Some(append_lock) => Operation::EndAppend {
                 object,
-                turn: turn.number,
+                append_lock: append_lock.number,
                 end,
                 modified,
                 version: version_before,
                 reached: reached.clone(),
             },
         };
-        file.update_node(self.mutate(tell).and_then(node)?)?;
+        file.update_node(self.mutate(report).and_then(node)?)?;
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {

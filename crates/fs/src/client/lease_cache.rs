@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use causeway_wire::fs::formats::GrantedLease;
 use causeway_wire::fs::{Acl, Body, Kind, Leased, Node, ObjectId};
 
-use super::altered::{Altered, Left};
-use super::cached::{CachedName, CachedNode, Era, Named, PassedName, Searcher, Seen};
+use super::cached::{CacheStamp, CachedName, CachedNode, Era, Named, PassedName, Searcher};
+use super::change_scope::{ChangeScope, StateAfter};
 use super::contention::Contention;
 use crate::locks::lock;
 
@@ -75,7 +75,7 @@ struct State {
     passed_name_count: usize,
     contention: Contention,
     /// Identities under which the program held leases before, and what it had passed on under them.
-    former: Vec<Former>,
+    retired: Vec<RetiredHolder>,
     is_stopping: bool,
 }
 
@@ -87,7 +87,7 @@ enum EndPlace {
 }
 
 /// An identity under which the program held leases before.
-pub(super) struct Former {
+pub(super) struct RetiredHolder {
     pub(super) holder: u128,
     /// Objects whose attributes were passed on.
     pub(super) passed_on: Vec<ObjectId>,
@@ -116,7 +116,7 @@ impl LeaseCache {
                 passed_names: HashMap::new(),
                 passed_name_count: 0,
                 contention: Contention::default(),
-                former: Vec::new(),
+                retired: Vec::new(),
                 is_stopping: false,
             }),
             passing: RwLock::default(),
@@ -164,7 +164,7 @@ impl LeaseCache {
         node: &Node,
         lease: &GrantedLease,
         now: Instant,
-    ) -> Option<Seen> {
+    ) -> Option<CacheStamp> {
         let place = self.place(&Leased::Attributes(node.object));
         let mut state = lock(&self.state);
         if state.is_stopping || !state.is_current(asked.ends, place) {
@@ -227,7 +227,7 @@ impl LeaseCache {
     }
 
     /// An object, if it is cached.
-    pub(super) fn node(&self, object: ObjectId, now: Instant) -> Option<(Node, Seen)> {
+    pub(super) fn node(&self, object: ObjectId, now: Instant) -> Option<(Node, CacheStamp)> {
         lock(&self.state).node(object, now)
     }
 
@@ -259,114 +259,83 @@ impl LeaseCache {
 
     /// Begins a change of the program's own: its leases stay, but what it has cached may become outdated. What the names refer
     /// to is determined before.
-    pub(super) fn begin_change(&self, altered: &mut Altered, now: Instant) {
+    pub(super) fn begin_change(&self, scope: &mut ChangeScope, now: Instant) {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
-        for (directory, name) in &altered.names {
+        for (directory, name) in &scope.names {
             state.contention.note_own(*directory, now);
             let known = state.known_name(*directory, name, now);
-            altered.by_directory |= known.is_some() && !state.has_name(*directory, name);
-            altered.stood_for.push(known);
+            scope.by_directory |= known.is_some() && !state.has_name(*directory, name);
+            scope.targets_before.push(known);
         }
-        if let Some(directory) = altered.directory() {
+        if let Some(directory) = scope.directory() {
             let known = state.nodes.get(&directory);
-            altered.before = known.filter(|known| known.until > now).cloned();
+            scope.before = known.filter(|known| known.until > now).cloned();
         }
-        altered.evictions = state.evictions;
-        altered.find_targets();
-        self.end_altered(&mut state, altered);
-        altered.begun = Some((now, state.ends));
+        scope.evictions = state.evictions;
+        scope.find_targets();
+        self.end_in_scope(&mut state, scope);
+        scope.begun = Some((now, state.ends));
     }
 
     /// Ends a change of the program's own; `left` is the state after it, according to the reply and its leases. Returns objects whose attributes
     /// were passed on and may be outdated.
     pub(super) fn end_change(
         &self,
-        altered: &mut Altered,
-        left: Option<Left<'_>>,
+        scope: &mut ChangeScope,
+        left: Option<StateAfter<'_>>,
         now: Instant,
     ) -> Vec<ObjectId> {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
-        let Some((begun, ends)) = altered.begun else {
+        let Some((begun, ends)) = scope.begun else {
             return Vec::new();
         };
-        let is_current = |state: &State, on: &Leased| state.is_current(ends, self.place(on));
-        let entry =
-            |(directory, name): &(ObjectId, Vec<u8>)| Leased::Entry(*directory, name.clone());
-        // Another thread or program may have changed a name meanwhile.
-        let directories = altered.names.iter().map(|(directory, _)| *directory);
-        let mut directories = directories.filter(|_| altered.by_directory);
-        let mut names = altered.names.iter();
-        let names_stay = names.all(|name| is_current(&state, &entry(name)))
-            && directories.all(|object| is_current(&state, &Leased::Attributes(object)));
-        altered.all_objects |= altered.has_targets && !names_stay;
-        let left = left.filter(|_| names_stay && !altered.all && !altered.all_objects);
+        let names_stay = self.widen_scope(&state, scope, ends);
+        let left = left.filter(|_| names_stay && !scope.all && !scope.all_objects);
+        let is_current =
+            |object: ObjectId| state.is_current(ends, self.place(&Leased::Attributes(object)));
         let node = left
             .as_ref()
             .and_then(|left| left.node)
-            .filter(|node| is_current(&state, &Leased::Attributes(node.object)));
-        let directory = altered
-            .directory()
-            .filter(|object| is_current(&state, &Leased::Attributes(*object)));
-        self.end_altered(&mut state, altered);
+            .filter(|node| is_current(node.object));
+        let directory = scope.directory().filter(|object| is_current(*object));
+        self.end_in_scope(&mut state, scope);
         if let Some(left) = left
             && !state.is_stopping
         {
-            let names = altered.left_names(left.node, now);
-            let are_known = names.len() == altered.left_count();
-            for ((directory, name), target) in names {
-                state.keep_name((directory, name), Some(target), left.lease, begun);
-            }
-            if let Some(node) = node {
-                state.keep_node(begun, node, left.lease, now);
-                if let Some(cached) = state.nodes.get_mut(&node.object) {
-                    cached.is_complete |= altered.is_new_directory;
-                }
-            }
-            // Whatever the reply does not state about the directory is unchanged, as there were leases on it
-            // without a gap.
-            if let (Some(_), Some(attributes), Some(before)) =
-                (directory, left.lease.directory, altered.before.take())
-                && before.until > now
-            {
-                let until = begun + usable(left.lease);
-                let has_all = are_known && state.evictions == altered.evictions;
-                state.put_back(CachedNode {
-                    node: Node {
-                        attributes,
-                        ..before.node
-                    },
-                    until,
-                    is_complete: before.is_complete && has_all,
-                    ..before
-                });
-            }
+            cache_state_after(&mut state, scope, &left, (node, directory), (begun, now));
         }
-        if altered.all || altered.all_objects {
-            state.unsettled.clear();
-            return std::mem::take(&mut state.passed_on).into_keys().collect();
-        }
-        let objects = altered.objects.iter().copied();
-        let passed_on = &mut state.passed_on;
-        objects
-            .filter(|object| passed_on.remove(object).is_some())
-            .collect()
+        take_outdated(&mut state, scope)
+    }
+
+    /// Adds all objects to a scope if it is not known which ones the change has altered: another thread or program may have changed a name since
+    /// the change began, when `ends` leases had ended. Returns whether the names are still what they were then.
+    fn widen_scope(&self, state: &State, scope: &mut ChangeScope, ends: u64) -> bool {
+        let is_current = |on: &Leased| state.is_current(ends, self.place(on));
+        let entry =
+            |(directory, name): &(ObjectId, Vec<u8>)| Leased::Entry(*directory, name.clone());
+        let directories = scope.names.iter().map(|(directory, _)| *directory);
+        let mut directories = directories.filter(|_| scope.by_directory);
+        let names_stay = scope.names.iter().all(|name| is_current(&entry(name)))
+            && directories.all(|object| is_current(&Leased::Attributes(object)));
+        scope.all_objects |= scope.has_targets && !names_stay;
+        names_stay
     }
 
     /// Removes what a change alters from the cache, as far as that is known.
-    fn end_altered(&self, state: &mut State, altered: &Altered) {
-        for (directory, name) in &altered.names {
+    fn end_in_scope(&self, state: &mut State, scope: &ChangeScope) {
+        for (directory, name) in &scope.names {
             let on = Leased::Entry(*directory, name.clone());
             state.end(self.place(&on), &on);
         }
-        for object in &altered.objects {
+        for object in &scope.objects {
             let on = Leased::Attributes(*object);
             state.end(self.place(&on), &on);
         }
-        if altered.all {
+        if scope.all {
             state.clear();
-        } else if altered.all_objects {
+        } else if scope.all_objects {
             state.clear_nodes();
         }
     }
@@ -374,7 +343,7 @@ impl LeaseCache {
     /// Gives the program a new identity as a holder of leases, because it is not known whether a change of its own is carried
     /// out, now or later: if it is, the server also recalls the program's leases. Returns the objects whose attributes were
     /// passed on.
-    pub(super) fn become_another(&self, holder: u128) -> Vec<ObjectId> {
+    pub(super) fn renew_holder_id(&self, holder: u128) -> Vec<ObjectId> {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
         state.clear();
@@ -385,20 +354,73 @@ impl LeaseCache {
         let names = std::mem::take(&mut state.passed_names);
         let names = names.values().flat_map(HashMap::values);
         let unforgotten_until = names.map(|passed| &passed.until).chain(unsettled).max();
-        let former = Former {
+        let retired = RetiredHolder {
             holder: std::mem::replace(&mut state.holder, holder),
             unforgotten_until: unforgotten_until.copied(),
             passed_on: passed_on.into_keys().collect(),
         };
-        let passed_on = former.passed_on.clone();
-        state.former.push(former);
+        let passed_on = retired.passed_on.clone();
+        state.retired.push(retired);
         passed_on
     }
 
-    /// Takes the former identities whose leases have to be ended.
-    pub(super) fn take_former(&self) -> Vec<Former> {
-        std::mem::take(&mut lock(&self.state).former)
+    /// Takes the retired identities whose leases have to be ended.
+    pub(super) fn take_retired(&self) -> Vec<RetiredHolder> {
+        std::mem::take(&mut lock(&self.state).retired)
     }
+}
+
+/// Caches the state after a change, on which there are leases: names, `node` and the `directory` whose names have changed, as far as nothing else has
+/// changed them since the change has `begun`.
+fn cache_state_after(
+    state: &mut State,
+    scope: &mut ChangeScope,
+    left: &StateAfter<'_>,
+    (node, directory): (Option<&Node>, Option<ObjectId>),
+    (begun, now): (Instant, Instant),
+) {
+    let names = scope.left_names(left.node, now);
+    let are_known = names.len() == scope.left_count();
+    for ((directory, name), target) in names {
+        state.keep_name((directory, name), Some(target), left.lease, begun);
+    }
+    if let Some(node) = node {
+        state.keep_node(begun, node, left.lease, now);
+        if let Some(cached) = state.nodes.get_mut(&node.object) {
+            cached.is_complete |= scope.is_new_directory;
+        }
+    }
+    // Whatever the reply does not state about the directory is unchanged, as there were leases on it
+    // without a gap.
+    if let (Some(_), Some(attributes), Some(before)) =
+        (directory, left.lease.directory, scope.before.take())
+        && before.until > now
+    {
+        let until = begun + usable(left.lease);
+        let has_all = are_known && state.evictions == scope.evictions;
+        state.put_back(CachedNode {
+            node: Node {
+                attributes,
+                ..before.node
+            },
+            until,
+            is_complete: before.is_complete && has_all,
+            ..before
+        });
+    }
+}
+
+/// Takes the objects in the scope of a change whose attributes were passed on, and may be outdated.
+fn take_outdated(state: &mut State, scope: &ChangeScope) -> Vec<ObjectId> {
+    if scope.all || scope.all_objects {
+        state.unsettled.clear();
+        return std::mem::take(&mut state.passed_on).into_keys().collect();
+    }
+    let objects = scope.objects.iter().copied();
+    let passed_on = &mut state.passed_on;
+    objects
+        .filter(|object| passed_on.remove(object).is_some())
+        .collect()
 }
 
 /// The part of a lease's time that is used: clocks of different hosts run at slightly different rates.
@@ -438,9 +460,9 @@ impl State {
         last <= ends && last_of_all <= ends
     }
 
-    fn node(&self, object: ObjectId, now: Instant) -> Option<(Node, Seen)> {
+    fn node(&self, object: ObjectId, now: Instant) -> Option<(Node, CacheStamp)> {
         let cached = self.nodes.get(&object)?;
-        let seen = Seen { ends: self.ends };
+        let seen = CacheStamp { ends: self.ends };
         (cached.until > now).then(|| (cached.node.clone(), seen))
     }
 
@@ -451,7 +473,7 @@ impl State {
         node: &Node,
         lease: &GrantedLease,
         now: Instant,
-    ) -> Seen {
+    ) -> CacheStamp {
         let units = units(node);
         if self.units + units > MAX_CACHED && !self.nodes.contains_key(&node.object) {
             self.make_room_for_nodes(asked_at, units);
@@ -488,7 +510,7 @@ impl State {
         if let Some(former) = self.nodes.insert(node.object, cached) {
             self.units -= former.units;
         }
-        Seen { ends }
+        CacheStamp { ends }
     }
 
     /// Caches an object again.

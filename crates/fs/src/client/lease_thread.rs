@@ -189,9 +189,9 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
 
     /// Ends the leases that the program has under former identities.
     fn end_former(&mut self) {
-        for former in self.cache.take_former() {
+        for retired in self.cache.take_retired() {
             let until = Instant::now();
-            let attributes = former
+            let attributes = retired
                 .passed_on
                 .into_iter()
                 .map(|object| Passed::Attributes {
@@ -202,8 +202,8 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
             (self.recalled)(&attributes.collect::<Vec<_>>());
             // If something cannot be forgotten now, it may be used until its time is over, and all leases of
             // that identity have to last as long.
-            if former.unforgotten_until.is_none_or(|last| last <= until) {
-                self.end_leases(former.holder);
+            if retired.unforgotten_until.is_none_or(|last| last <= until) {
+                self.end_leases(retired.holder);
             }
             self.connection = None;
         }

@@ -6,10 +6,10 @@ use std::time::Instant;
 use causeway_wire::fs::formats::GrantedLease;
 use causeway_wire::fs::{Errno, Node, ObjectId, Operation, Place, ReplyBody};
 
-use super::altered::{Altered, Left};
-use super::cached::Seen;
+use super::cached::CacheStamp;
 use super::call::{Body, Call};
 use super::call_error::{CallError, object_name};
+use super::change_scope::{ChangeScope, StateAfter};
 use super::connection::Client;
 use super::lease_cache::passing::Passed;
 use super::lease_cache::{Asked, LeaseCache};
@@ -57,7 +57,7 @@ impl Client {
         &mut self,
         directory: ObjectId,
         name: &[u8],
-    ) -> Result<(Node, Option<Seen>), Error> {
+    ) -> Result<(Node, Option<CacheStamp>), Error> {
         let asked = self.rpc.ask();
         let (found, lease) = self.ask_leased(look_up(directory, name));
         let seen = self.keep_name(asked, (directory, name), &found, lease.as_ref());
@@ -91,7 +91,10 @@ impl Client {
     }
 
     /// As [`Client::stat_object`], and caches the object in the same way.
-    pub fn stat_object_cached(&mut self, object: ObjectId) -> Result<(Node, Option<Seen>), Error> {
+    pub fn stat_object_cached(
+        &mut self,
+        object: ObjectId,
+    ) -> Result<(Node, Option<CacheStamp>), Error> {
         let asked = self.rpc.ask();
         let operation = Operation::GetNode {
             object,
@@ -132,7 +135,7 @@ impl Client {
         (directory, name): (ObjectId, &[u8]),
         found: &Result<Node, CallError>,
         lease: Option<&GrantedLease>,
-    ) -> Option<Seen> {
+    ) -> Option<CacheStamp> {
         let (Some(asked), Some(lease), Some(leases)) = (asked, lease, &self.rpc.leases) else {
             return None;
         };
@@ -174,37 +177,37 @@ impl Rpc {
     }
 
     /// Removes from the cache what these calls may alter, before they are made.
-    pub(super) fn begin_changes(&self, calls: &[Call]) -> Vec<Altered> {
+    pub(super) fn begin_changes(&self, calls: &[Call]) -> Vec<ChangeScope> {
         let Some(leases) = &self.leases else {
             return Vec::new();
         };
-        let altered = calls.iter().enumerate().filter_map(|(index, call)| {
+        let scopes = calls.iter().enumerate().filter_map(|(index, call)| {
             let Body::Plain(operation) = &call.body else {
                 return None;
             };
             call.slot?;
-            let mut altered = Altered::of(operation)?;
-            altered.call = index;
-            Some(altered)
+            let mut scope = ChangeScope::of(operation)?;
+            scope.call = index;
+            Some(scope)
         });
-        let mut altered: Vec<Altered> = altered.collect();
-        leases.begin_changes(&mut altered);
-        altered
+        let mut scopes: Vec<ChangeScope> = scopes.collect();
+        leases.begin_changes(&mut scopes);
+        scopes
     }
 
     /// Removes what was read during the changes among these calls as well, and caches what the
     /// replies say under leases.
-    pub(super) fn end_changes(&self, altered: &mut [Altered], calls: &[PendingCall]) {
+    pub(super) fn end_changes(&self, scopes: &mut [ChangeScope], calls: &[PendingCall]) {
         let Some(leases) = &self.leases else {
             return;
         };
-        for altered in altered {
-            let pending = calls.get(altered.call);
+        for scope in scopes {
+            let pending = calls.get(scope.call);
             let left = pending.and_then(|pending| {
                 let State::Done(Ok(body)) = &pending.state else {
                     return None;
                 };
-                Some(Left {
+                Some(StateAfter {
                     node: match body {
                         ReplyBody::Node(node) => Some(node),
                         _ => None,
@@ -212,7 +215,7 @@ impl Rpc {
                     lease: pending.lease.as_ref()?,
                 })
             });
-            leases.end_change(altered, left);
+            leases.end_change(scope, left);
         }
         let is_unknown = |pending: &PendingCall| {
             let has_failed = matches!(pending.state, State::Done(Err(_)));

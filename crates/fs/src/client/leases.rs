@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use causeway_bmi::Waker;
 use causeway_wire::fs::{Node, ObjectId, Place};
 
-use super::altered::{Altered, Left};
-use super::cached::{Era, Named, Seen};
+use super::cached::{CacheStamp, Era, Named};
+use super::change_scope::{ChangeScope, StateAfter};
 use super::lease_cache::LeaseCache;
 use super::lease_cache::passing::{EntryTimes, Passed, PassedEntry};
 use super::numbers::random_number;
@@ -59,7 +59,7 @@ impl Leases {
     }
 
     /// An object, if it is cached.
-    pub fn node(&self, object: ObjectId) -> Option<(Node, Seen)> {
+    pub fn node(&self, object: ObjectId) -> Option<(Node, CacheStamp)> {
         self.cache.node(object, Instant::now())
     }
 
@@ -86,7 +86,7 @@ impl Leases {
     pub fn pass_on<T>(
         &self,
         object: ObjectId,
-        seen: Option<Seen>,
+        seen: Option<CacheStamp>,
         pass: impl FnOnce(Duration) -> T,
     ) -> T {
         let begun = Instant::now();
@@ -156,16 +156,16 @@ impl Leases {
     }
 
     /// Notes that changes of the program's own begin, for which the server sends it no recalls.
-    pub(super) fn begin_changes(&self, altered: &mut [Altered]) {
+    pub(super) fn begin_changes(&self, scopes: &mut [ChangeScope]) {
         let now = Instant::now();
-        for altered in altered {
-            self.cache.begin_change(altered, now);
+        for scope in scopes {
+            self.cache.begin_change(scope, now);
         }
     }
 
     /// Notes that a change of the program's own has ended.
-    pub(super) fn end_change(&self, altered: &mut Altered, left: Option<Left<'_>>) {
-        let passed_on = self.cache.end_change(altered, left, Instant::now());
+    pub(super) fn end_change(&self, scope: &mut ChangeScope, left: Option<StateAfter<'_>>) {
+        let passed_on = self.cache.end_change(scope, left, Instant::now());
         self.report_outdated(&passed_on);
     }
 
@@ -173,7 +173,7 @@ impl Leases {
     pub(super) fn note_unknown_change(&self) {
         // Without a random number, the next number does as well: no other program has it.
         let holder = random_number().unwrap_or_else(|_| self.cache.holder().wrapping_add(1));
-        let passed_on = self.cache.become_another(holder);
+        let passed_on = self.cache.renew_holder_id(holder);
         self.report_outdated(&passed_on);
         self.waker.wake();
     }

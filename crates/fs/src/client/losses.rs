@@ -31,7 +31,7 @@ impl Client {
         Ok(())
     }
 
-    /// Fails if a host has lost power since the file was changed and before an fsync; requests the verifiers of `servers`
+    /// Fails if a server has lost unsynced writes ([`super::verifiers::Loss`]) since the file was changed and before an fsync; requests the verifiers of `servers`
     /// and of the metadata server.
     pub(super) fn check_losses(
         &mut self,

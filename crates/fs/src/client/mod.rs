@@ -5,17 +5,18 @@
 //! threads use several clients.
 //!
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `numbers`, `rpc`, `pending` and `replies` (requests, replies, repetition), `session`, `link`, `node_files` and `changed_nodes` (files that have changed meanwhile), `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and `xattrs` (the name space), `transfer` (which bytes go where), `through` (long reads into ordinary memory), `io`
-//! (reading and writing), `append` (writing behind the end), `atomic` (atomic accesses), `pointer` (pointers that clients share), `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache`, `cached`, `altered`, `contention`, `leased` and `lease_thread` (names and
+//! (reading and writing), `append` (writing behind the end), `atomic` (atomic accesses), `pointer` (pointers that clients share), `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache`, `cached`, `change_scope`, `contention`, `leased` and `lease_thread` (names and
 //! attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing), `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
-mod altered;
 mod append;
+mod append_lock;
 mod atomic;
 mod cached;
 mod call;
 mod call_error;
 mod capabilities;
+mod change_scope;
 mod changed_nodes;
 mod connection;
 mod contention;
@@ -53,14 +54,14 @@ mod session;
 mod stages;
 mod through;
 mod transfer;
-mod turn;
 mod unacknowledged;
 mod verifiers;
 mod xattrs;
 
 pub use allocation::Allocation;
+pub use append_lock::AppendLockWait;
 pub use atomic::AtomicAccess;
-pub use cached::{Era, Named, Seen};
+pub use cached::{CacheStamp, Era, Named};
 pub use connection::Client;
 pub(crate) use connection::Shared;
 pub use file::{CreateOptions, File};
@@ -74,4 +75,3 @@ pub use names::MANY;
 pub use options::{ClientOptions, own_identity};
 pub(crate) use rpc::Interrupter;
 pub use stages::Stage;
-pub use turn::TurnWait;

@@ -14,7 +14,7 @@ use super::io::{
 use super::nodes::{content_of, node};
 use super::rpc::Rpc;
 use super::stages::StageClock;
-use super::through::{BUFFER_BYTES, LEAST_BYTES, PART_BYTES, ReadTurn};
+use super::through::{BUFFER_BYTES, LEAST_BYTES, PART_BYTES, TimedRead};
 use super::transfer::{IoKind, IoList, in_parts};
 use crate::cutter::Cutter;
 use crate::data::pieces::Cursor;
@@ -108,8 +108,8 @@ impl Client {
         };
         let mut is_whole = true;
         let mut behind_end = false;
-        let turn = self.begin_read_through(distribution, inside);
-        let buffer = turn.as_ref().and_then(|turn| turn.buffer.as_ref());
+        let timed = self.begin_read_through(distribution, inside);
+        let buffer = timed.as_ref().and_then(|timed| timed.buffer.as_ref());
         let most = match buffer {
             Some(_) => BUFFER_BYTES,
             None => ROUND_BYTES,
@@ -130,8 +130,8 @@ impl Client {
         if !is_whole {
             return Ok(None);
         }
-        if let Some(turn) = &turn {
-            self.end_read_through(turn, inside.len());
+        if let Some(timed) = &timed {
+            self.end_read_through(timed, inside.len());
         }
         if behind_end {
             // Behind a datafile's end the file has a hole, or it was truncated: the file's size shows which.
@@ -149,7 +149,7 @@ impl Client {
         &mut self,
         distribution: &Distribution,
         list: IoList<'_>,
-    ) -> Option<ReadTurn> {
+    ) -> Option<TimedRead> {
         let is_mapped = |memory: &Memory| memory.object().is_some();
         if list.len() < LEAST_BYTES || list.memory.iter().any(is_mapped) {
             return None;
@@ -165,17 +165,17 @@ impl Client {
         }
         let mut through = self.through.take().unwrap_or_default();
         let bmi = self.rpc.bmi();
-        let turn = through.begin(list.len(), || {
+        let timed = through.begin(list.len(), || {
             any.and_then(|addr| bmi.memalloc(addr, BUFFER_BYTES as usize).ok())
         });
         self.through = Some(through);
-        turn
+        timed
     }
 
     /// Ends a read of so many bytes that has succeeded.
-    fn end_read_through(&mut self, turn: &ReadTurn, bytes: u64) {
+    fn end_read_through(&mut self, timed: &TimedRead, bytes: u64) {
         if let Some(through) = &mut self.through {
-            through.end(turn, bytes);
+            through.end(timed, bytes);
         }
     }
 

@@ -506,7 +506,7 @@ impl Rpc {
         let known = self.known(pending.call.server).map(|known| known.target);
         pending.sent_target = pending.given_target.or(known).unwrap_or_default();
         let addr = self.addr(pending.call.server)?;
-        self.check_turn(pending, addr)?;
+        self.check_append_lock(pending, addr)?;
         self.renew_format(pending.call.server);
         let mut exports = Vec::new();
         let formats = self.formats(pending.call.server);
@@ -574,7 +574,7 @@ impl Rpc {
             Ok(Posted::Complete(done)) => attempt.note_receive(done.result),
             Err(error) => return Err(self.refused(pending.call.server, attempt, error)),
         }
-        if let Err(error) = self.check_turn(pending, addr) {
+        if let Err(error) = self.check_append_lock(pending, addr) {
             self.undo(attempt);
             return Err(error);
         }
@@ -590,16 +590,17 @@ impl Rpc {
         Ok(attempt)
     }
 
-    /// Fails if a call belongs to a turn to append, and the connection with the server is newer than the turn.
-    fn check_turn(&self, pending: &PendingCall, addr: Addr) -> Result<(), CallError> {
+    /// Fails if a call is a write under an append lock, and the connection with the server is newer than the lock.
+    fn check_append_lock(&self, pending: &PendingCall, addr: Addr) -> Result<(), CallError> {
         match &pending.call.body {
             Body::Data(
                 _,
                 Piece {
-                    turn: Some(turn), ..
+                    append_lock: Some(append_lock),
+                    ..
                 },
-            ) if self.bmi.connection(addr) != Some(turn.connection) => {
-                let text = "the connection was lost in the turn to append";
+            ) if self.bmi.connection(addr) != Some(append_lock.connection) => {
+                let text = "the connection was lost while this client had the append lock";
                 Err(self.error_at(pending.call.server, Errno::OVERTAKEN, text))
             }
             _ => Ok(()),
@@ -697,7 +698,9 @@ impl Rpc {
                 regions,
                 memory,
                 inline: piece.inline.clone(),
-                turn: piece.turn.map_or(0, |turn| turn.number),
+                append_lock: piece
+                    .append_lock
+                    .map_or(0, |append_lock| append_lock.number),
             },
         })
     }

@@ -12,7 +12,7 @@
 
 use causeway_bmi::Memory;
 use causeway_sys::choice::{Choice, Sample};
-use causeway_sys::prices::Prices;
+use causeway_sys::copy_costs::CopyCosts;
 
 /// Bytes of the buffer. Longer reads use it several times.
 pub(super) const BUFFER_BYTES: u64 = 4 << 20;
@@ -37,8 +37,8 @@ pub(super) struct Through {
 
 impl Default for Through {
     fn default() -> Self {
-        let first = match Prices::of_this_machine() {
-            Some(prices) if prices.attach_byte < FETCHED * prices.copy_byte => 1 - THROUGH,
+        let first = match CopyCosts::of_this_machine() {
+            Some(costs) if costs.attach_byte < FETCHED * costs.copy_byte => 1 - THROUGH,
             _ => THROUGH,
         };
         Self {
@@ -48,9 +48,9 @@ impl Default for Through {
     }
 }
 
-/// A read for which both ways are possible.
+/// A read for which both ways are possible, whose time is a sample of the way that it takes.
 #[derive(Debug)]
-pub(super) struct ReadTurn {
+pub(super) struct TimedRead {
     sample: Sample,
     class: usize,
     /// The buffer, if it goes through it.
@@ -63,14 +63,14 @@ impl Through {
         &mut self,
         len: u64,
         allocate: impl FnOnce() -> Option<Memory>,
-    ) -> Option<ReadTurn> {
+    ) -> Option<TimedRead> {
         let class = usize::from(len > SHORT_BYTES);
         let sample = self.choices[class].begin();
         let buffer = match sample.way() == THROUGH {
             true => Some(self.mapped_buffer(allocate)?),
             false => None,
         };
-        Some(ReadTurn {
+        Some(TimedRead {
             sample,
             class,
             buffer,
@@ -78,8 +78,8 @@ impl Through {
     }
 
     /// Notes that a read of so many bytes has succeeded.
-    pub(super) fn end(&mut self, turn: &ReadTurn, bytes: u64) {
-        self.choices[turn.class].end(&turn.sample, bytes);
+    pub(super) fn end(&mut self, timed: &TimedRead, bytes: u64) {
+        self.choices[timed.class].end(&timed.sample, bytes);
     }
 
     /// Has the next read allocate another buffer, as a server may still access this one.

@@ -97,16 +97,16 @@ pub(crate) struct Piece {
     pub inline: Vec<u8>,
     /// The sums of blocks that a read requests.
     pub sums: WantedSums,
-    /// The turn to append that a write belongs to.
-    pub turn: Option<Turn>,
+    /// The append lock under which a write is sent.
+    pub append_lock: Option<AppendLock>,
 }
 
-/// A turn to append, for a write to one server.
+/// An append lock, for a write to one server.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct AppendLock {
     /// Its number.
     pub number: u64,
-    /// The connection with the server before the turn began. A server that was restarted since has no record of the turns it had
+    /// The connection with the server before the lock was granted. A server that was restarted since has no record of the locks it had
     /// seen, so the write is not sent on another connection.
     pub connection: ConnectionId,
 }
@@ -209,7 +209,7 @@ fn parts_of(
             fragments: bounce.clone(),
             inline: Vec::new(),
             sums: piece.sums,
-            turn: None,
+            append_lock: None,
         };
         let planned = Planned {
             position,
@@ -264,7 +264,7 @@ fn plan_share(
         spans,
         inline,
         sums: WantedSums::None,
-        turn: None,
+        append_lock: None,
     };
     Planned {
         position,

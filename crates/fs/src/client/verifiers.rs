@@ -28,7 +28,8 @@ pub(super) struct Verifier {
 /// How unsynced writes were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
-    Power,
+    /// The host was rebooted, and what it had in memory only is gone.
+    Reboot,
     OtherDirectory,
     FailedSync,
 }
@@ -36,7 +37,7 @@ pub(super) enum Loss {
 impl fmt::Display for Loss {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
-            Self::Power => "its host has lost power",
+            Self::Reboot => "its host was rebooted",
             Self::OtherDirectory => "it serves another directory now",
             Self::FailedSync => "a sync of its disk has failed",
         })
@@ -70,7 +71,7 @@ impl Verifiers {
             let loss = if known.generation != found.generation {
                 Loss::OtherDirectory
             } else if known.boot != found.boot {
-                Loss::Power
+                Loss::Reboot
             } else {
                 Loss::FailedSync
             };
@@ -108,7 +109,7 @@ mod tests {
         verifiers.observe(0, host(8, 5));
         assert_eq!(
             (verifiers.losses(), verifiers.last),
-            (1, Some((2, Loss::Power)))
+            (1, Some((2, Loss::Reboot)))
         );
         verifiers.observe(0, host(8, 6));
         assert_eq!(

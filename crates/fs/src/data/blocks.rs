@@ -381,7 +381,7 @@ impl Datafile {
                 put(&self.file, sums, sums_offset(blocks.first))
             });
         if let Err(error) = stored {
-            tracing::warn!(object = self.object().0, %error, "checksums after a failed write");
+            tracing::warn!(object = self.object().0, %error, "cannot rewrite the checksums after a failed write: reads of these blocks may report damage");
         }
     }
 

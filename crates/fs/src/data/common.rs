@@ -10,7 +10,7 @@ use causeway_wire::datafile::{Algorithm, Header, State, Trust};
 use causeway_wire::fs::{Incarnation, ObjectId};
 
 use super::history::History;
-use super::room::Room;
+use super::room::SpaceBudget;
 use super::types::Owner;
 use crate::failed_syncs::FailureCount;
 use crate::locks::lock;
@@ -34,7 +34,7 @@ pub(super) struct Common {
     pub(super) incarnation: AtomicU64,
     pub(super) failed_syncs: FailureCount,
     pub(super) history: History,
-    pub(super) room: Room,
+    pub(super) room: SpaceBudget,
     /// Datafiles that were marked dirty, and how often each had been written when it was last checked.
     pub(super) dirty: Mutex<HashMap<ObjectId, Idle>>,
 }

@@ -527,12 +527,20 @@ impl Datafile {
             .note_failed_sync(synced, format_args!("object {}", self.object.0))
     }
 
-    /// Makes what was written durable.
+    /// Makes what was written durable. Waits for no write that is in progress, which then does not count as durable, nor do earlier ones.
     pub(super) fn flush(&self) -> io::Result<()> {
-        let writes = self.finished_writes();
+        let finished = self.finished_writes();
         self.sync(false)?;
-        self.note_durable(writes);
+        if let Some(writes) = finished {
+            self.note_durable(writes);
+        }
         Ok(())
+    }
+
+    /// As [`Datafile::flush`], after all writes that are in progress.
+    pub(super) fn flush_all(&self) -> io::Result<()> {
+        drop(self.ranges.lock_all());
+        self.flush()
     }
 
     /// The number of writes so far, of which some may not have written their bytes yet.
@@ -540,10 +548,12 @@ impl Datafile {
         self.writes.load(Ordering::Acquire)
     }
 
-    /// The number of writes so far, after all of them have written their bytes: a sync that begins now makes them durable.
-    pub(super) fn finished_writes(&self) -> u64 {
-        let _all = self.ranges.lock_all();
-        self.writes()
+    /// The number of writes so far if all of them have written their bytes, so that a sync that begins now makes them durable; `None` if a
+    /// write may be in progress.
+    pub(super) fn finished_writes(&self) -> Option<u64> {
+        // A write holds its range from before it is counted until its bytes are written.
+        let writes = self.writes();
+        self.ranges.is_free().then_some(writes)
     }
 
     /// Notes that everything up to this count of writes is durable.

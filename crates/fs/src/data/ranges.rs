@@ -139,6 +139,11 @@ impl Ranges {
         }
     }
 
+    /// Whether nothing is held or waited for.
+    pub(super) fn is_free(&self) -> bool {
+        lock(&self.state).all.is_empty()
+    }
+
     /// Waits until nothing that overlaps the spans is held, then holds them. A thread holds one range of a
     /// datafile at a time.
     pub(super) fn lock_spans(&self, spans: Spans) -> RangeGuard<'_> {
@@ -211,7 +216,9 @@ mod tests {
         ranges.release(first);
         assert!(!is_blocked(second));
         ranges.wait(second);
+        assert!(!ranges.is_free());
         ranges.release(second);
+        assert!(ranges.is_free());
         drop(ranges.lock_all());
     }
 }

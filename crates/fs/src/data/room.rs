@@ -68,14 +68,14 @@ impl Disk {
     }
 }
 
-/// Room for the data of a store.
+/// How many bytes a store may write before it looks at the disk again.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct SpaceBudget {
     /// Bytes that may be written before the disk is looked at again.
     budget: AtomicU64,
 }
 
-impl Room {
+impl SpaceBudget {
     /// Fails unless the disk has room for the bytes of these parts of the file, or they have room already.
     pub(super) fn admit(
         &self,
@@ -160,21 +160,21 @@ mod tests {
     #[test]
     fn several_servers_that_fill_a_disk_leave_its_reserve() {
         for total in [16 * MIB, 96 * MIB, 1 << 30, 1 << 40] {
-            let rooms: [Room; 4] = Default::default();
+            let rooms: [SpaceBudget; 4] = Default::default();
             let mut disk = Disk { total, free: total };
             let mut full = [false; 4];
             // The last of them has looked long ago.
             assert!(rooms[3].look(disk, 1));
-            for turn in 0.. {
-                let room = &rooms[turn % 4];
+            for round in 0.. {
+                let room = &rooms[round % 4];
                 // Almost all of a large disk is filled by others.
-                if turn == 8 {
+                if round == 8 {
                     disk.free = disk.free.min(64 * MIB);
                 }
-                let len = [4096, 65_536, 300_000][turn % 3].min(disk.free);
+                let len = [4096, 65_536, 300_000][round % 3].min(disk.free);
                 match room.is_in_budget(len) || room.look(disk, len) {
                     true => disk.free -= len,
-                    false => full[turn % 4] = true,
+                    false => full[round % 4] = true,
                 }
                 if full == [true; 4] {
                     break;

@@ -25,7 +25,7 @@ use super::history::{History, Origin};
 use super::paths::{self, Directory};
 use super::pieces::{Abandoned, Piece, Scratch};
 use super::replaced::Replaced;
-use super::room::{Disk, Room};
+use super::room::{Disk, SpaceBudget};
 use super::types::Settings;
 use crate::failed_syncs::FailureCount;
 use crate::files::{create_new, if_found, make_directories, open_or_create, sync_directory};
@@ -93,7 +93,7 @@ impl Store {
             incarnation: AtomicU64::new(0),
             failed_syncs: FailureCount::open(directory)?,
             history: History::open(directory, settings.owner, settings.boot)?,
-            room: Room::default(),
+            room: SpaceBudget::default(),
             dirty: Mutex::default(),
         };
         Ok(Self {
@@ -331,7 +331,7 @@ impl Store {
         }
     }
 
-    /// Truncates a datafile, unless a truncation with this or a later `version` was done before. Of what
+    /// Truncates a datafile to at most `size`, unless a truncation with this or a later `version` was done before. Of what
     /// is kept, `at_least` bytes must be there. A datafile that does not exist is made, to remember the version;
     /// one that is damaged or another one's is moved aside for it if nothing is to be kept.
     pub fn truncate(&self, object: ObjectId, size: u64, version: u64, at_least: u64) -> Result<()> {
@@ -501,22 +501,24 @@ impl Store {
     /// Makes everything durable and marks it clean, when the server ends in order.
     pub fn sync_all(&self) -> Result<()> {
         let root = File::open(&self.root)?;
-        // The list's lock is not held while a datafile's ranges are awaited: a write holds its range when it adds to the list.
-        let dirty: Vec<ObjectId> = lock(&self.common.dirty).keys().copied().collect();
-        let dirty: Vec<(ObjectId, u64)> = dirty
-            .into_iter()
-            .map(|object| {
+        let dirty: Vec<(ObjectId, Option<u64>)> = lock(&self.common.dirty)
+            .keys()
+            .map(|&object| {
                 // A datafile that is not open now was written before; opening a dirty datafile counts as one write.
-                let writes = self
-                    .peek(object)
-                    .map_or(1, |datafile| datafile.finished_writes());
-                (object, writes)
+                let finished = match self.peek(object) {
+                    Some(datafile) => datafile.finished_writes(),
+                    None => Some(1),
+                };
+                (object, finished)
             })
             .collect();
         self.sync_disk(&root)?;
-        for (object, writes) in dirty {
+        for (object, finished) in dirty {
             if let Ok(Some(datafile)) = self.find(object) {
-                datafile.note_durable(writes);
+                match finished {
+                    Some(writes) => datafile.note_durable(writes),
+                    None => datafile.flush_all()?,
+                }
                 datafile.clean()?;
             }
         }

@@ -4,7 +4,9 @@ mod damage;
 mod holes;
 mod interruptions;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use causeway_sys::memory::Memory;
 use causeway_wire::datafile::{GROUP_BYTES, State, WriteId};
@@ -18,6 +20,9 @@ const OWNER: Owner = Owner {
     file_system: 7,
     generation: Generation(8),
 };
+
+/// For what another thread does at once.
+const GENEROUS: Duration = Duration::from_secs(60);
 
 const SETTINGS: Settings = Settings {
     owner: OWNER,
@@ -419,6 +424,77 @@ fn many_datafiles_are_open_in_turn() {
         assert_eq!(datafile.header().state, State::Clean);
         assert_eq!(datafile.header().size, 8);
     }
+}
+
+/// A write that has begun while its bytes are not in the file yet is not made durable by a flush, and the flush does not wait for it.
+#[test]
+fn a_flush_counts_no_write_in_progress_as_durable() {
+    let (_directory, store) = store(SETTINGS);
+    let datafile = make(&store, 3);
+    write(&datafile, 0, b"before").unwrap();
+    let held = datafile.ranges.lock(0, 4096);
+    datafile.begin_write().unwrap();
+    datafile.flush().unwrap();
+    assert!(!datafile.is_durable());
+    drop(held);
+    assert!(
+        !datafile.clean().unwrap(),
+        "the bytes were put after the sync"
+    );
+    assert_eq!(datafile.header().state, State::Dirty);
+    store.flush(ObjectId(3), 0).unwrap();
+    assert!(datafile.is_durable() && datafile.clean().unwrap());
+    assert_eq!(datafile.header().state, State::Clean);
+}
+
+/// The same while another thread writes all the time.
+#[test]
+fn a_flush_beside_a_writer_counts_no_write_in_progress_as_durable() {
+    let (_directory, store) = store(SETTINGS);
+    let datafile = make(&store, 3);
+    let is_written = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for _ in 0..5000 {
+                let _held = datafile.ranges.lock(0, 4096);
+                datafile.begin_write().unwrap();
+                is_written.store(false, Ordering::Release);
+                std::thread::yield_now();
+                is_written.store(true, Ordering::Release);
+            }
+        });
+        while !writer.is_finished() {
+            datafile.flush().unwrap();
+            // In this order: a write that is in progress here may end before the next line, but no flush comes after it.
+            let is_in_progress = !is_written.load(Ordering::Acquire);
+            assert!(!is_in_progress || !datafile.is_durable());
+        }
+    });
+    datafile.flush().unwrap();
+    assert!(datafile.is_durable());
+}
+
+/// The orderly end of a server waits for a write that is in progress, and marks its datafile clean after it.
+#[test]
+fn the_end_of_a_server_waits_for_a_write_in_progress() {
+    let (_directory, store) = store(SETTINGS);
+    let datafile = make(&store, 3);
+    let is_written = AtomicBool::new(false);
+    let (begun, begins) = channel();
+    std::thread::scope(|scope| {
+        let (datafile, is_written) = (&datafile, &is_written);
+        scope.spawn(move || {
+            let _held = datafile.ranges.lock(0, 4096);
+            datafile.begin_write().unwrap();
+            begun.send(()).unwrap();
+            std::thread::yield_now();
+            is_written.store(true, Ordering::Release);
+        });
+        begins.recv_timeout(GENEROUS).unwrap();
+        store.sync_all().unwrap();
+        assert!(is_written.load(Ordering::Acquire));
+        assert_eq!(datafile.header().state, State::Clean);
+    });
 }
 
 /// Writers of disjoint records, some of which share blocks, and readers of what was written before.

@@ -8,7 +8,7 @@ use causeway_wire::store::{HAS_ACL, HAS_DEFAULT_ACL, StoredXattr, XattrsRecord};
 
 use super::change::{Change, SET_GID};
 use super::fault::{Outcome, corrupt, fail, plain};
-use super::query::{Found, Query, owns};
+use super::query::{Query, StoredObject, owns};
 
 /// The bit of a record's mode that marks an object with such a list.
 pub(super) fn flag_of(kind: AclKind) -> u16 {
@@ -32,7 +32,7 @@ fn stored(kind: AclKind, acl: &Acl) -> StoredXattr {
 
 impl Query<'_> {
     /// An object's list as an extended attribute, which all users may read.
-    pub(super) fn get_acl(&self, found: &Found, kind: AclKind) -> Outcome<ReplyBody> {
+    pub(super) fn get_acl(&self, found: &StoredObject, kind: AclKind) -> Outcome<ReplyBody> {
         let acl = match (kind, found.record.kind()) {
             (_, Kind::SymbolicLink) => return links_have_none(),
             (AclKind::Access, _) => self.acl(found.object, &found.record)?,
@@ -45,7 +45,7 @@ impl Query<'_> {
     }
 
     /// The list that new entries of a directory get.
-    pub(super) fn default_acl(&self, directory: &Found) -> Outcome<Option<Acl>> {
+    pub(super) fn default_acl(&self, directory: &StoredObject) -> Outcome<Option<Acl>> {
         if directory.record.mode & HAS_DEFAULT_ACL == 0 {
             return Ok(None);
         }
@@ -123,7 +123,7 @@ impl Change<'_> {
     /// The mode and the lists of a new object of a directory. The caller's umask applies if the directory has no default list.
     pub(super) fn inherit_acls(
         &self,
-        directory: &Found,
+        directory: &StoredObject,
         mode: u16,
         kind: Kind,
     ) -> Outcome<(u16, XattrsRecord)> {

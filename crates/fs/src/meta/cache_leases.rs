@@ -53,9 +53,9 @@ pub(crate) struct Table {
     expiries: VecDeque<(Instant, u128, Arc<Leased>)>,
     holders: HashMap<u128, Holder>,
     /// Holders to which a recall may have to be sent.
-    news: VecDeque<u128>,
+    recall_queue: VecDeque<u128>,
     /// The number of the lease that was granted last.
-    given: u64,
+    last_number: u64,
     /// What changes wait for, with the number of these changes.
     awaited: HashMap<Leased, usize>,
     /// Those among the awaited on which leases have ended so that some change may be possible now: at most one holder is left, which may
@@ -87,7 +87,7 @@ struct Holder {
     /// Recalls can be sent to it.
     is_reachable: bool,
     /// It uses leases that come with the replies to changes.
-    keeps_made: bool,
+    accepts_leases_of_changes: bool,
     leases: HashSet<Arc<Leased>>,
     /// Leases to be recalled.
     due: VecDeque<(Arc<Leased>, u64)>,
@@ -122,8 +122,8 @@ impl Table {
             count: 0,
             expiries: VecDeque::new(),
             holders: HashMap::new(),
-            news: VecDeque::new(),
-            given: 0,
+            recall_queue: VecDeque::new(),
+            last_number: 0,
             awaited: HashMap::new(),
             freed: HashSet::new(),
             batch: None,
@@ -154,7 +154,7 @@ impl Table {
 
     /// Notes that recalls can be sent to a program from now on; those that it may have missed are sent again. Returns whether the program
     /// is known, as their number is limited.
-    pub(crate) fn reach(&mut self, holder: u128) -> bool {
+    pub(crate) fn set_reachable(&mut self, holder: u128) -> bool {
         if self.holders.len() >= MAX_HOLDERS && !self.holders.contains_key(&holder) {
             return false;
         }
@@ -166,21 +166,21 @@ impl Table {
             known.due.push_front(lease);
         }
         if !known.due.is_empty() {
-            self.news.push_back(holder);
+            self.recall_queue.push_back(holder);
         }
         true
     }
 
     /// Notes whether a program uses leases that come with the replies to changes.
-    pub(crate) fn note_keeping(&mut self, holder: u128, keeps_made: bool) {
+    pub(crate) fn note_acceptance(&mut self, holder: u128, accepts_leases_of_changes: bool) {
         if let Some(known) = self.holders.get_mut(&holder) {
-            known.keeps_made = keeps_made;
+            known.accepts_leases_of_changes = accepts_leases_of_changes;
         }
     }
 
     /// Notes that recalls cannot be sent to a program any more. Its leases stay: it may still rely
     /// on them.
-    pub(crate) fn lose(&mut self, holder: u128) {
+    pub(crate) fn set_unreachable(&mut self, holder: u128) {
         if let Some(known) = self.holders.get_mut(&holder) {
             known.is_reachable = false;
             if known.leases.is_empty() {
@@ -233,15 +233,15 @@ impl Table {
     /// Grants a program leases on the state after its own change, all or none, right after the end of the batch and under the same lock. They last for the
     /// whole time, so that none ends before a lease that the program has had on a name which it has renamed. Without a lease on the new name, the program
     /// would have to wait for the end of the former lease: so there is a reserve for renames.
-    pub(crate) fn grant_made(
+    pub(crate) fn grant_of_change(
         &mut self,
         holder: u128,
         on: Vec<Leased>,
         is_rename: bool,
         now: Instant,
     ) -> Option<Duration> {
-        let keeps = self.holders.get(&holder)?.keeps_made;
-        if !self.is_on_record || !keeps {
+        let accepts = self.holders.get(&holder)?.accepts_leases_of_changes;
+        if !self.is_on_record || !accepts {
             return None;
         }
         let reserve = if is_rename { RESERVE } else { 0 };
@@ -299,9 +299,9 @@ impl Table {
                 return left;
             }
         }
-        self.given += 1;
+        self.last_number += 1;
         let until = now + self.time;
-        let number = self.given;
+        let number = self.last_number;
         let lease = Lease {
             until,
             number,
@@ -401,7 +401,7 @@ impl Table {
                 let known = self.holders.get_mut(&holder);
                 if let Some(known) = known.filter(|_| !is_recalled) {
                     if known.due.is_empty() {
-                        self.news.push_back(holder);
+                        self.recall_queue.push_back(holder);
                     }
                     known.due.push_back((Arc::clone(&on), lease.number));
                 }
@@ -436,7 +436,7 @@ impl Table {
 
     /// A holder to which a recall may have to be sent, if there is one.
     pub(crate) fn next_holder(&mut self) -> Option<u128> {
-        self.news.pop_front()
+        self.recall_queue.pop_front()
     }
 
     /// The next recall for a holder, with its number; nothing if an earlier one is not carried out yet, or
@@ -476,7 +476,7 @@ impl Table {
         known.is_silent = false;
         let sent = std::mem::take(&mut known.sent);
         if !known.due.is_empty() {
-            self.news.push_back(holder);
+            self.recall_queue.push_back(holder);
         }
         let mut is_in_time = false;
         for (on, number) in sent {

@@ -18,7 +18,7 @@ use super::fault::{Outcome, corrupt, fail, quoted};
 use super::layout::Layout;
 use super::opens::Opens;
 use super::overlay::Overlay;
-use super::query::{Found, MODE_BITS, Query, further_names, in_group, owns};
+use super::query::{MODE_BITS, Query, StoredObject, further_names, in_group, owns};
 use super::settings::Settings;
 use super::store::View as _;
 
@@ -65,13 +65,13 @@ impl Change<'_> {
     }
 
     /// An object, which must exist.
-    pub(super) fn found(&self, object: ObjectId) -> Outcome<Found> {
+    pub(super) fn found(&self, object: ObjectId) -> Outcome<StoredObject> {
         let record = self.query().object(object)?;
-        Ok(Found { object, record })
+        Ok(StoredObject { object, record })
     }
 
     /// The reply with an object whose record has just been put.
-    pub(super) fn node_reply(&self, found: Found) -> Outcome<ReplyBody> {
+    pub(super) fn node_reply(&self, found: StoredObject) -> Outcome<ReplyBody> {
         self.query().node(found, false)
     }
 
@@ -131,12 +131,12 @@ impl Change<'_> {
     /// Makes an object with its first name.
     pub(super) fn make(
         &mut self,
-        directory: &Found,
+        directory: &StoredObject,
         name: Vec<u8>,
         mode: u16,
         size: u64,
         body: Body,
-    ) -> Outcome<Found> {
+    ) -> Outcome<StoredObject> {
         let object = self.new_object;
         let kind = body.kind();
         self.used_new_object = true;
@@ -161,7 +161,7 @@ impl Change<'_> {
         }
         self.add_entry(directory.object, &record.name, object, kind)?;
         self.counters.objects += 1;
-        Ok(Found { object, record })
+        Ok(StoredObject { object, record })
     }
 
     /// The mode and group of a new object in a directory.
@@ -196,7 +196,11 @@ impl Change<'_> {
     }
 
     /// Refuses to remove a name from a sticky directory unless the caller owns either.
-    pub(super) fn check_sticky(&self, directory: &Found, victim: &Found) -> Outcome<()> {
+    pub(super) fn check_sticky(
+        &self,
+        directory: &StoredObject,
+        victim: &StoredObject,
+    ) -> Outcome<()> {
         let sticky = directory.record.mode & STICKY != 0;
         if sticky && !owns(&victim.record, self.caller) && !owns(&directory.record, self.caller) {
             return fail(
@@ -215,7 +219,7 @@ impl Change<'_> {
     /// Adds a name to an object that has one already. The record is changed, not put.
     pub(super) fn add_name(
         &mut self,
-        found: &mut Found,
+        found: &mut StoredObject,
         directory: ObjectId,
         name: &[u8],
     ) -> Outcome<()> {
@@ -234,11 +238,11 @@ impl Change<'_> {
     /// Moves one of an object's names elsewhere. The record is changed, not put.
     pub(super) fn move_name(
         &mut self,
-        found: &mut Found,
+        found: &mut StoredObject,
         old: (ObjectId, &[u8]),
         new: (ObjectId, &[u8]),
     ) {
-        let Found { object, record } = found;
+        let StoredObject { object, record } = found;
         if (record.parent, record.name.as_slice()) == old {
             record.parent = new.0;
             record.name = new.1.to_vec();
@@ -252,7 +256,7 @@ impl Change<'_> {
     /// the directory's count are the caller's to change.
     pub(super) fn drop_name(
         &mut self,
-        mut found: Found,
+        mut found: StoredObject,
         directory: ObjectId,
         name: &[u8],
     ) -> Outcome<()> {
@@ -260,7 +264,7 @@ impl Change<'_> {
         if last {
             return self.remove_or_keep(found);
         }
-        let Found { object, record } = &mut found;
+        let StoredObject { object, record } = &mut found;
         if (record.parent, record.name.as_slice()) == (directory, name) {
             let next = further_names(&*self.state, *object).next().transpose()?;
             let Some((parent, name)) = next else {
@@ -282,8 +286,8 @@ impl Change<'_> {
     }
 
     /// Removes an object, with a record for the reclaimer if it may have datafiles.
-    pub(super) fn remove_object(&mut self, found: Found) -> Outcome<()> {
-        let Found { object, record } = found;
+    pub(super) fn remove_object(&mut self, found: StoredObject) -> Outcome<()> {
+        let StoredObject { object, record } = found;
         self.state.remove(object_key(object));
         if self.state.get(&xattrs_key(object))?.is_some() {
             self.state.remove(xattrs_key(object));
@@ -397,7 +401,7 @@ impl Change<'_> {
     }
 
     /// A file that the caller may change through a handle.
-    pub(super) fn writable_file(&self, object: ObjectId) -> Outcome<Found> {
+    pub(super) fn writable_file(&self, object: ObjectId) -> Outcome<StoredObject> {
         self.query().writable_file(object)
     }
 }

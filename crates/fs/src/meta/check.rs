@@ -22,7 +22,7 @@ use causeway_wire::store::{
 use super::acls::flag_of;
 use super::change::Change;
 use super::fault::{Outcome, fail, quoted, unless_corrupt};
-use super::query::{Found, find_entry, find_object, further_names, owns};
+use super::query::{StoredObject, find_entry, find_object, further_names, owns};
 use super::store::{View, prefix_end};
 
 /// Records of one batch.
@@ -672,7 +672,7 @@ fn attach(change: &mut Change<'_>, object: ObjectId) -> Outcome<()> {
     change.add_entry(home.object, &name, object, kind)
 }
 
-fn lost_and_found(change: &mut Change<'_>) -> Outcome<Found> {
+fn lost_and_found(change: &mut Change<'_>) -> Outcome<StoredObject> {
     let root = change.found(ObjectId::ROOT)?;
     let mut name = LOST_AND_FOUND.to_vec();
     while let Some(found) = change.query().child(&root, &name)? {

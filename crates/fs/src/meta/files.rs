@@ -4,7 +4,7 @@ use causeway_wire::fs::{Body, Errno, Kind, ObjectId, Reach, ReplyBody, SetAttrib
 
 use super::change::{Change, SET_GID};
 use super::fault::{Outcome, fail, plain};
-use super::query::{Found, MODE_BITS, in_group, owns};
+use super::query::{MODE_BITS, StoredObject, in_group, owns};
 use crate::distribution::{MAX_FILE_BYTES, Striping};
 
 /// What a client has written into a striped file, as reported by [`causeway_wire::fs::Operation::Extend`].
@@ -66,7 +66,7 @@ impl Change<'_> {
         self.node_reply(found)
     }
 
-    fn set_owner(&self, found: &mut Found, set: &SetAttributes) -> Outcome<()> {
+    fn set_owner(&self, found: &mut StoredObject, set: &SetAttributes) -> Outcome<()> {
         if set.uid.is_none() && set.gid.is_none() {
             return Ok(());
         }
@@ -221,14 +221,14 @@ impl Change<'_> {
         self.node_reply(found)
     }
 
-    /// As [`Change::extend`], for a client that has the turn to append. A client without it states turn 0.
+    /// As [`Change::extend`], for a client that has the append lock. A client without it states lock 0.
     pub(super) fn end_append(
         &mut self,
         object: ObjectId,
-        turn: u64,
+        append_lock: u64,
         written: &Written<'_>,
     ) -> Outcome<ReplyBody> {
-        if turn == 0 {
+        if append_lock == 0 {
             return plain(Errno::OVERTAKEN);
         }
         match self.writable_file(object)?.record.body {
@@ -323,7 +323,7 @@ impl Change<'_> {
     }
 
     /// Puts a file whose content has changed.
-    fn put_written(&mut self, mut found: Found, modified: Timestamp) -> Outcome<ReplyBody> {
+    fn put_written(&mut self, mut found: StoredObject, modified: Timestamp) -> Outcome<ReplyBody> {
         if self.caller.uid != 0 {
             Self::drop_privileges(&mut found.record);
         }

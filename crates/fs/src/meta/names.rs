@@ -7,7 +7,7 @@ use causeway_wire::store::entry_key;
 
 use super::change::Change;
 use super::fault::{Outcome, fail, plain, quoted};
-use super::query::{Found, SEARCH, WRITE};
+use super::query::{SEARCH, StoredObject, WRITE};
 use super::walk::{Budget, Last, Resolved, missing, not_a_directory};
 
 /// The parameters of [`Change::create`].
@@ -64,7 +64,7 @@ impl Change<'_> {
 
     fn create_at(
         &mut self,
-        directory: &Found,
+        directory: &StoredObject,
         name: Vec<u8>,
         new: &NewFile<'_>,
     ) -> Outcome<ReplyBody> {
@@ -184,7 +184,7 @@ impl Change<'_> {
 
     /// Walks to a name that must not exist yet, in a directory that the caller may change. Also returns whether
     /// slashes follow the name.
-    fn resolve_new(&self, place: &Place) -> Outcome<(Found, Vec<u8>, bool)> {
+    fn resolve_new(&self, place: &Place) -> Outcome<(StoredObject, Vec<u8>, bool)> {
         let query = self.query();
         let Resolved { directory, last } =
             query.resolve_parent(place.base, &place.path, &mut Budget::new())?;
@@ -239,10 +239,10 @@ impl Change<'_> {
     /// caller has looked up.
     fn expected_child(
         &self,
-        directory: &Found,
+        directory: &StoredObject,
         name: &[u8],
         expected: Option<ObjectId>,
-    ) -> Outcome<Found> {
+    ) -> Outcome<StoredObject> {
         let Some(found) = self.query().child(directory, name)? else {
             return missing(name);
         };
@@ -261,7 +261,12 @@ impl Change<'_> {
     }
 
     /// Removes a name if the caller may, and the object with its last one.
-    fn remove_name(&mut self, directory: &Found, name: &[u8], found: Found) -> Outcome<ReplyBody> {
+    fn remove_name(
+        &mut self,
+        directory: &StoredObject,
+        name: &[u8],
+        found: StoredObject,
+    ) -> Outcome<ReplyBody> {
         self.query().check(directory, WRITE | SEARCH)?;
         self.check_sticky(directory, &found)?;
         if found.record.kind() == Kind::Directory {
@@ -274,9 +279,9 @@ impl Change<'_> {
     /// Removes a name from a directory, and the object with its last name.
     pub(super) fn remove_entry(
         &mut self,
-        directory: &Found,
+        directory: &StoredObject,
         name: &[u8],
-        found: Found,
+        found: StoredObject,
     ) -> Outcome<()> {
         let kind = found.record.kind();
         self.state.remove(entry_key(directory.object, name));
@@ -286,7 +291,7 @@ impl Change<'_> {
 }
 
 /// Refuses a directory with entries.
-pub(super) fn check_empty(directory: &Found) -> Outcome<()> {
+pub(super) fn check_empty(directory: &StoredObject) -> Outcome<()> {
     match directory.record.size {
         0 => Ok(()),
         entries => fail(

@@ -8,13 +8,13 @@ use causeway_wire::store::{COUNTERS_KEY, Counter, Key, OrphanRecord, PROGRAMS_KE
 use super::change::Change;
 use super::fault::{Outcome, fail};
 use super::overlay::Overlay;
-use super::query::{Found, find_object};
+use super::query::{StoredObject, find_object};
 use super::service::Service;
-use super::store::{Batch, Persist, Room, Store, View as _, prefix_end};
+use super::store::{Batch, FreeSpace, Persist, Store, View as _, prefix_end};
 
 impl Change<'_> {
     /// Removes an object that has lost its last name, unless programs have it open.
-    pub(super) fn remove_or_keep(&mut self, mut found: Found) -> Outcome<()> {
+    pub(super) fn remove_or_keep(&mut self, mut found: StoredObject) -> Outcome<()> {
         let is_file = found.record.kind() == Kind::File;
         if !is_file || self.opens.begin_removal(found.object, self.has_room) {
             return self.remove_object(found);
@@ -38,7 +38,7 @@ impl Change<'_> {
         self.state.remove(key);
         match find_object(&*self.state, object)? {
             Some(record) if record.links == 0 => {
-                self.remove_object(Found { object, record })?;
+                self.remove_object(StoredObject { object, record })?;
                 Ok(true)
             }
             // A check has given the orphan a name.
@@ -103,8 +103,8 @@ impl Service {
     /// Fails if the store must not be written to: it would fail, and disturb all that write.
     fn check_room(&self, store: &dyn Store) -> Outcome<()> {
         match store.room(self.settings.reserve_bytes) {
-            Room::Nothing(why) => fail(Errno::ENOSPC, why),
-            Room::Removals(_) | Room::Enough => Ok(()),
+            FreeSpace::Nothing(why) => fail(Errno::ENOSPC, why),
+            FreeSpace::Removals(_) | FreeSpace::Enough => Ok(()),
         }
     }
 

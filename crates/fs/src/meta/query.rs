@@ -31,7 +31,7 @@ const MAX_ENTRIES_BYTES: usize = MAX_MESSAGE_BYTES - 1024;
 
 /// An object and its record.
 #[derive(Debug, Clone)]
-pub(super) struct Found {
+pub(super) struct StoredObject {
     pub(super) object: ObjectId,
     pub(super) record: ObjectRecord,
 }
@@ -120,7 +120,7 @@ impl Query<'_> {
                 self.node(found, readable)
             }),
             Operation::GetNode { object, content } => self.get_node(*object, *content),
-            // A client that waits for a turn to append gets the file's end with the turn.
+            // A client that waits for the append lock gets the file's end with the lock.
             Operation::BeginAppend { object } => {
                 let found = self.writable_file(*object);
                 found.and_then(|found| self.node(found, false))
@@ -154,7 +154,7 @@ impl Query<'_> {
     }
 
     /// A file that the caller may change through a handle.
-    pub(super) fn writable_file(&self, object: ObjectId) -> Outcome<Found> {
+    pub(super) fn writable_file(&self, object: ObjectId) -> Outcome<StoredObject> {
         let record = self.object(object)?;
         match record.kind() {
             Kind::File => {}
@@ -166,7 +166,7 @@ impl Query<'_> {
                 return plain(Errno::ENXIO);
             }
         }
-        let found = Found { object, record };
+        let found = StoredObject { object, record };
         self.check_handle(&found, WRITE)?;
         Ok(found)
     }
@@ -174,7 +174,7 @@ impl Query<'_> {
     /// Refuses a caller without the wanted permissions on a file that it holds a handle of. A file's owner may always
     /// read and write it: it was checked when the file was opened, and a file may
     /// be created read-only for writing (as NFS servers do).
-    pub(super) fn check_handle(&self, found: &Found, wanted: u16) -> Outcome<()> {
+    pub(super) fn check_handle(&self, found: &StoredObject, wanted: u16) -> Outcome<()> {
         match owns(&found.record, self.caller) || self.allows(found, wanted)? {
             true => Ok(()),
             false => self.refuse(found, wanted),
@@ -182,7 +182,7 @@ impl Query<'_> {
     }
 
     /// Refuses a caller without the wanted permissions.
-    pub(super) fn check(&self, found: &Found, wanted: u16) -> Outcome<()> {
+    pub(super) fn check(&self, found: &StoredObject, wanted: u16) -> Outcome<()> {
         match self.allows(found, wanted)? {
             true => Ok(()),
             false => self.refuse(found, wanted),
@@ -190,8 +190,8 @@ impl Query<'_> {
     }
 
     /// Whether the caller has all of the wanted permissions. User 0 has every one.
-    fn allows(&self, found: &Found, wanted: u16) -> Outcome<bool> {
-        let Found { object, record } = found;
+    fn allows(&self, found: &StoredObject, wanted: u16) -> Outcome<bool> {
+        let StoredObject { object, record } = found;
         let is_plain = self.caller.uid == 0 || self.caller.uid == record.uid;
         let acl = match is_plain {
             true => None,
@@ -224,13 +224,13 @@ impl Query<'_> {
         }
     }
 
-    fn refuse(&self, found: &Found, wanted: u16) -> Outcome<()> {
+    fn refuse(&self, found: &StoredObject, wanted: u16) -> Outcome<()> {
         let access = match wanted {
             SEARCH => "search",
             READ => "read",
             _ => "change",
         };
-        let Found { object, record } = found;
+        let StoredObject { object, record } = found;
         fail(
             Errno::EACCES,
             format!(
@@ -249,8 +249,8 @@ impl Query<'_> {
     }
 
     /// An object as clients see it.
-    pub(super) fn node(&self, found: Found, content: bool) -> Outcome<ReplyBody> {
-        let Found { object, record } = found;
+    pub(super) fn node(&self, found: StoredObject, content: bool) -> Outcome<ReplyBody> {
+        let StoredObject { object, record } = found;
         let attributes = attributes(&record);
         let acl = self.acl(object, &record)?.map(Box::new);
         let body = match record.body {
@@ -294,7 +294,7 @@ impl Query<'_> {
 
     fn get_node(&self, object: ObjectId, content: bool) -> Outcome<ReplyBody> {
         let record = self.object(object)?;
-        let found = Found { object, record };
+        let found = StoredObject { object, record };
         if content {
             self.check_handle(&found, READ)?;
         }
@@ -309,7 +309,7 @@ impl Query<'_> {
         with_attributes: bool,
     ) -> Outcome<ReplyBody> {
         let record = self.object(object)?;
-        let directory = Found { object, record };
+        let directory = StoredObject { object, record };
         if directory.record.kind() != Kind::Directory {
             return fail(
                 Errno::ENOTDIR,

@@ -6,7 +6,7 @@ use causeway_wire::store::entry_key;
 use super::change::Change;
 use super::fault::{Outcome, corrupt, fail};
 use super::names::{check_empty, exists, is_a_directory};
-use super::query::{Found, SEARCH, WRITE, find_object};
+use super::query::{SEARCH, StoredObject, WRITE, find_object};
 use super::walk::{Budget, Resolved, missing, not_a_directory};
 
 /// Deepest directory that another directory can be moved into: finding a loop costs a step for each directory above.
@@ -17,10 +17,10 @@ const MAX_HELD_BYTES: u64 = 256 << 10;
 
 /// One end of a renaming.
 struct End {
-    directory: Found,
+    directory: StoredObject,
     name: Vec<u8>,
     slash: bool,
-    found: Option<Found>,
+    found: Option<StoredObject>,
 }
 
 impl Change<'_> {
@@ -99,7 +99,7 @@ impl Change<'_> {
 
     /// Refuses to move the object at one end to the other one if it would be a directory below itself, or if
     /// a permission is missing.
-    fn check_exchange(&self, from: &End, to: &End, moved: &Found) -> Outcome<()> {
+    fn check_exchange(&self, from: &End, to: &End, moved: &StoredObject) -> Outcome<()> {
         let query = self.query();
         query.check(&from.directory, WRITE | SEARCH)?;
         self.check_sticky(&from.directory, moved)?;
@@ -126,7 +126,7 @@ impl Change<'_> {
     }
 
     /// Refuses to move a directory into itself or below.
-    fn check_no_loop(&self, moved: ObjectId, into: &Found) -> Outcome<()> {
+    fn check_no_loop(&self, moved: ObjectId, into: &StoredObject) -> Outcome<()> {
         let (mut object, mut parent) = (into.object, into.record.parent);
         for _ in 0..MAX_DEPTH {
             if object == moved {
@@ -153,7 +153,7 @@ impl Change<'_> {
     }
 
     /// Checks permissions, and whether the object at the new name can be replaced.
-    fn check_rename(&self, from: &End, to: &End, moved: &Found) -> Outcome<()> {
+    fn check_rename(&self, from: &End, to: &End, moved: &StoredObject) -> Outcome<()> {
         let query = self.query();
         query.check(&from.directory, WRITE | SEARCH)?;
         self.check_sticky(&from.directory, moved)?;
@@ -176,7 +176,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    fn relink(&mut self, from: End, to: End, mut moved: Found) -> Outcome<()> {
+    fn relink(&mut self, from: End, to: End, mut moved: StoredObject) -> Outcome<()> {
         let kind = moved.record.kind();
         if let Some(victim) = to.found {
             let is_held = victim.record.kind() == Kind::File

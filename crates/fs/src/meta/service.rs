@@ -20,14 +20,14 @@ use super::cache_leases::CacheLeases;
 use super::change::Change;
 use super::fault::{Outcome, corrupt, fail};
 use super::layout::{self, Layout};
-use super::made::Made;
+use super::leases_of_change::LeasesOfChange;
 use super::opens::{Opens, Registered};
 use super::overlay::Overlay;
 use super::query::{Query, read_counters, read_record};
 use super::session::{Leases, Sessions, Verdict};
 use super::settings::{Format, Settings};
 use super::store::fjall::{Fjall, Options};
-use super::store::{Batch, Persist, Room, Store, StoreError, View};
+use super::store::{Batch, FreeSpace, Persist, Store, StoreError, View};
 use super::striped::read_gaps;
 use crate::config::Durability;
 use crate::failed_syncs::FailureCount;
@@ -317,20 +317,20 @@ impl Service {
             self.make_room();
         }
         self.caches.lock().begin_batch();
-        let mut made = Vec::new();
-        let mut executed = match self.try_apply(requests, now, &mut made) {
+        let mut of_changes = Vec::new();
+        let mut executed = match self.try_apply(requests, now, &mut of_changes) {
             Ok(executed) => {
                 self.trim_journals();
                 executed
             }
             Err(failure) => {
-                made.clear();
+                of_changes.clear();
                 let replies = self.replies_after_failure(requests, failure).into_iter();
                 let executed = replies.map(|reply| Executed::Reply(reply, None));
                 executed.collect()
             }
         };
-        for (index, granted) in self.end_caches_batch(made) {
+        for (index, granted) in self.end_caches_batch(of_changes) {
             if let Some(Executed::Reply(_, lease)) = executed.get_mut(index) {
                 *lease = Some(granted);
             }
@@ -339,22 +339,25 @@ impl Service {
         executed
     }
 
-    /// A batch is committed, or has failed. If it cannot be told what a failed one has left, nobody gets leases on what is read meanwhile.
-    /// Returns the leases on what it has `made`, each with its request's place in the batch.
-    pub(super) fn end_caches_batch(&self, mut made: Vec<Made>) -> Vec<(usize, GrantedLease)> {
+    /// A batch is committed, or has failed. If the state after a failed batch is unknown, no leases are granted on what is read meanwhile.
+    /// Returns the granted leases, each with its request's place in the batch.
+    pub(super) fn end_caches_batch(
+        &self,
+        mut of_changes: Vec<LeasesOfChange>,
+    ) -> Vec<(usize, GrantedLease)> {
         let mut caches = self.caches.lock();
         if self.has_failed {
             caches.suspend();
             return Vec::new();
         }
-        for made in &mut made {
-            made.note_later_changes(&caches);
+        for leases in &mut of_changes {
+            leases.note_later_changes(&caches);
         }
         caches.end_batch();
         let now = Instant::now();
-        let granted = made.into_iter().filter_map(|made| {
-            let index = made.index;
-            Some((index, made.grant(&mut caches, now)?))
+        let granted = of_changes.into_iter().filter_map(|leases| {
+            let index = leases.index;
+            Some((index, leases.grant(&mut caches, now)?))
         });
         granted.collect()
     }
@@ -363,7 +366,7 @@ impl Service {
         &mut self,
         requests: &[Request],
         now: Timestamp,
-        made: &mut Vec<Made>,
+        of_changes: &mut Vec<LeasesOfChange>,
     ) -> Outcome<Vec<Executed>> {
         let store = self.store()?;
         let mut state = Overlay::new(store.snapshot()?);
@@ -378,7 +381,7 @@ impl Service {
             if number > 0
                 && let Executed::Reply(reply, _) = &executed
             {
-                made.extend(Made::of((index, number), request, reply, &state));
+                of_changes.extend(LeasesOfChange::of((index, number), request, reply, &state));
             }
             replies.push(executed);
         }
@@ -417,7 +420,7 @@ impl Service {
         state: &mut Overlay,
         request: &Request,
         now: Timestamp,
-        room: &Room,
+        room: &FreeSpace,
         number: &mut u64,
     ) -> Executed {
         let query = Query {
@@ -438,12 +441,12 @@ impl Service {
         state.begin();
         let before = self.counters;
         let result = match room {
-            Room::Nothing(why) => fail(Errno::ENOSPC, why.as_str()),
-            Room::Removals(why) if needs_space(&request.operation) => {
+            FreeSpace::Nothing(why) => fail(Errno::ENOSPC, why.as_str()),
+            FreeSpace::Removals(why) if needs_space(&request.operation) => {
                 fail(Errno::ENOSPC, why.as_str())
             }
-            Room::Removals(_) | Room::Enough => {
-                let has_room = *room == Room::Enough;
+            FreeSpace::Removals(_) | FreeSpace::Enough => {
+                let has_room = *room == FreeSpace::Enough;
                 let changed = self.change(state, request, has_room, now);
                 if changed.is_ok() {
                     match self.admit(state, request) {

@@ -24,9 +24,9 @@ pub enum Persist {
     Power,
 }
 
-/// The room of a store.
+/// For which changes a store has room.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Room {
+pub enum FreeSpace {
     /// For all changes.
     Enough,
     /// Only for changes that free space; the reason, in words.
@@ -66,9 +66,9 @@ pub trait Store: Send + Sync {
     fn sync(&self) -> Result<(), StoreError>;
 
     /// How much room there is for changes, `reserve` bytes at least being kept free.
-    fn room(&self, reserve: u64) -> Room {
+    fn room(&self, reserve: u64) -> FreeSpace {
         let _ = reserve;
-        Room::Enough
+        FreeSpace::Enough
     }
 
     /// Whether the store should be written out and opened again, to free space.

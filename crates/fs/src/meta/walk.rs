@@ -8,7 +8,7 @@ use causeway_wire::fs::{Body, Errno, Kind, MAX_NAME_BYTES, MAX_PATH_BYTES, Objec
 use causeway_wire::store::EntryRecord;
 
 use super::fault::{Outcome, corrupt, fail, plain, quoted, stale};
-use super::query::{Found, Query, SEARCH, find_entry, find_object};
+use super::query::{Query, SEARCH, StoredObject, find_entry, find_object};
 
 /// Most symbolic links followed on one walk, as in Linux.
 const MAX_SYMBOLIC_LINKS: usize = 40;
@@ -17,7 +17,7 @@ const MAX_SYMBOLIC_LINKS: usize = 40;
 /// caller may search.
 #[derive(Debug)]
 pub(super) struct Resolved {
-    pub(super) directory: Found,
+    pub(super) directory: StoredObject,
     pub(super) last: Last,
 }
 
@@ -82,7 +82,7 @@ impl Budget {
 impl Query<'_> {
     /// The object at `place`; a link in the last component is followed if `follow` or if a slash
     /// stands behind it.
-    pub(super) fn walk(&self, place: &Place, follow: bool) -> Outcome<Found> {
+    pub(super) fn walk(&self, place: &Place, follow: bool) -> Outcome<StoredObject> {
         let mut budget = Budget::new();
         let (mut base, mut path) = (place.base, place.path.clone());
         loop {
@@ -183,23 +183,27 @@ impl Query<'_> {
     }
 
     /// The directory in which a walk begins.
-    fn start(&self, base: ObjectId, path: &[u8]) -> Outcome<Found> {
+    fn start(&self, base: ObjectId, path: &[u8]) -> Outcome<StoredObject> {
         let object = match path.first() {
             Some(b'/') => ObjectId::ROOT,
             _ => base,
         };
         let record = find_object(self.view, object)?.ok_or_else(|| stale(object))?;
-        Ok(Found { object, record })
+        Ok(StoredObject { object, record })
     }
 
     /// The object to which a name in a directory refers.
-    pub(super) fn child(&self, directory: &Found, name: &[u8]) -> Outcome<Option<Found>> {
+    pub(super) fn child(
+        &self,
+        directory: &StoredObject,
+        name: &[u8],
+    ) -> Outcome<Option<StoredObject>> {
         let Some(EntryRecord { object, .. }) = find_entry(self.view, directory.object, name)?
         else {
             return Ok(None);
         };
         match find_object(self.view, object)? {
-            Some(record) => Ok(Some(Found { object, record })),
+            Some(record) => Ok(Some(StoredObject { object, record })),
             None => Err(corrupt(format_args!(
                 "{} in directory {} names object {}, which does not exist",
                 quoted(name),
@@ -210,13 +214,13 @@ impl Query<'_> {
     }
 
     /// The directory above a directory; the root is above itself.
-    pub(super) fn parent(&self, directory: &Found) -> Outcome<Found> {
+    pub(super) fn parent(&self, directory: &StoredObject) -> Outcome<StoredObject> {
         if directory.record.kind() != Kind::Directory {
             return not_a_directory(&directory.record.name);
         }
         let object = directory.record.parent;
         match find_object(self.view, object)? {
-            Some(record) => Ok(Found { object, record }),
+            Some(record) => Ok(StoredObject { object, record }),
             None => Err(corrupt(format_args!(
                 "directory {} lies in directory {}, which does not exist",
                 directory.object.0, object.0

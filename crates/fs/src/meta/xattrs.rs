@@ -11,7 +11,7 @@ use causeway_wire::store::{MAX_XATTRS, MAX_XATTRS_BYTES, StoredXattr, XattrsReco
 use super::acls::{flag_of, read_acl};
 use super::change::{Change, STICKY};
 use super::fault::{Outcome, fail, plain, quoted};
-use super::query::{Found, Query, READ, WRITE, find_record, owns};
+use super::query::{Query, READ, StoredObject, WRITE, find_record, owns};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Space {
@@ -50,7 +50,7 @@ fn space_of(name: &[u8]) -> Outcome<Space> {
 
 /// Whether an object has attributes of users: other objects than files and directories have none, as their
 /// permissions do not concern content.
-fn has_users(found: &Found) -> bool {
+fn has_users(found: &StoredObject) -> bool {
     matches!(found.record.kind(), Kind::File | Kind::Directory)
 }
 
@@ -63,7 +63,7 @@ impl Query<'_> {
 
     pub(super) fn get_xattr(&self, object: ObjectId, name: &[u8]) -> Outcome<ReplyBody> {
         let record = self.object(object)?;
-        let found = Found { object, record };
+        let found = StoredObject { object, record };
         match space_of(name)? {
             Space::User if !has_users(&found) => return plain(Errno::ENODATA),
             Space::User => self.check(&found, READ)?,
@@ -98,7 +98,7 @@ impl Query<'_> {
 
 impl Change<'_> {
     /// The object, if the caller may change its attributes of that name space.
-    fn with_xattr(&self, object: ObjectId, name: &[u8]) -> Outcome<Found> {
+    fn with_xattr(&self, object: ObjectId, name: &[u8]) -> Outcome<StoredObject> {
         let found = self.found(object)?;
         match space_of(name)? {
             Space::User if !has_users(&found) => fail(
@@ -176,7 +176,7 @@ impl Change<'_> {
     /// Puts an object with all of its extended attributes.
     pub(super) fn put_xattrs(
         &mut self,
-        mut found: Found,
+        mut found: StoredObject,
         all: &XattrsRecord,
     ) -> Outcome<ReplyBody> {
         let sizes = all.xattrs.iter().map(|x| x.name.len() + x.value.len());

@@ -1,5 +1,7 @@
 //! Requests in progress that end before they are done: those of clients that no longer wait for them, and those that have lost the right to go on.
 
+use std::time::Instant;
+
 use causeway_bmi::Addr;
 use causeway_wire::fs::Errno;
 use causeway_wire::fs::formats::REVOCATIONS;
@@ -9,6 +11,39 @@ use super::io::disconnected;
 use crate::error::failure;
 
 impl Loop {
+    /// Disconnects clients for which their own requests have waited for too long, which ends these requests. Such a client
+    /// can reconnect later.
+    pub(super) fn disconnect_stuck_clients(&mut self) {
+        let now = Instant::now();
+        let mut stuck = Vec::new();
+        // A request that begins to wait for its client from now on has at least as much time.
+        self.client_check_at = now + self.timeout;
+        for entry in self.entries.iter_mut().flatten() {
+            let waits_for_client = match &entry.state {
+                EntryState::Elsewhere | EntryState::Changing(_) | EntryState::Punching(..) => false,
+                EntryState::Replying => true,
+                EntryState::Moving(job) => job.waits_for_client(),
+            };
+            let due = entry.last_progress + self.timeout;
+            if !waits_for_client {
+                continue;
+            } else if due > now {
+                self.client_check_at = self.client_check_at.min(due);
+            } else if !stuck.contains(&entry.to.from) {
+                stuck.push(entry.to.from);
+            }
+        }
+        for addr in stuck {
+            let client = self.bmi.reverse_lookup(addr).unwrap_or_default();
+            tracing::warn!(
+                client,
+                "disconnecting a client: its request has made no progress for {} s",
+                self.timeout.as_secs_f64()
+            );
+            self.bmi.disconnect(addr);
+        }
+    }
+
     /// Abandons the jobs of connections that have ended.
     pub(super) fn abandon_ended(&mut self) {
         for entry in self.entries.iter_mut().flatten() {

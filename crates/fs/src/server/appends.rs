@@ -1,18 +1,18 @@
-//! Appending in turns: requests to the metadata server, and clients that disconnect while they have the turn.
+//! Append locks: requests to the metadata server, and clients that disconnect while they have one.
 
 use std::time::Instant;
 
 use causeway_bmi::{Addr, Completion, END_OF_CONNECTION, Memory, OpId, Posted};
 use causeway_wire::fs::{Errno, Failure, ObjectId, Operation, Reply, ReplyBody, Request};
 
-use super::append_turns::{Waiting, Watched};
+use super::append_state::{Waiting, Watched};
 use super::events::Loop;
 use super::purpose::Purpose;
 use super::ticket::{ReplyTo, Ticket};
 use crate::error::failure;
 
 impl Loop {
-    /// Handles a client's request for a turn; the reply is sent when the client gets it.
+    /// Handles a client's request for an append lock; the reply is sent when the client gets it.
     pub(super) fn begin_append(
         &mut self,
         to: ReplyTo,
@@ -24,25 +24,25 @@ impl Loop {
         let waiting = Waiting { to, request };
         match self
             .appends
-            .turns
-            .wait(object, (client, to.from), waiting, self.round_at)
+            .locks
+            .wait(object, (client, to.from), waiting, self.loop_time)
         {
             Ok(given_up) => {
                 if let Some(other) = given_up.filter(|other| *other != object) {
-                    self.give_turn(other);
+                    self.grant_append_lock(other);
                 }
-                self.give_turn(object);
-                self.watch_turn(object);
+                self.grant_append_lock(object);
+                self.watch_append_lock(object);
                 Ok(None)
             }
             Err(_) => Err(failure(
                 Errno::RETRY,
-                "too many clients wait for their turn to append",
+                "too many clients wait for append locks at this metadata server",
             )),
         }
     }
 
-    /// Handles a client's report that it has appended. Only the client that has the turn may send it; from another one it may be a repeated
+    /// Handles a client's report that it has appended. Only the client that has the lock may send it; from another one it may be a repeated
     /// request, which is replied to as before.
     pub(super) fn end_append(
         &mut self,
@@ -50,172 +50,203 @@ impl Loop {
         mut request: Request,
     ) -> Result<Option<ReplyBody>, Failure> {
         let client = request.client;
-        let mut ending = None;
-        if let Operation::EndAppend { object, turn, .. } = &mut request.operation {
-            match self.appends.turns.begin_end(*object, *turn, client) {
-                true => ending = Some((*object, *turn)),
-                false => *turn = 0,
+        let mut release = None;
+        if let Operation::EndAppend {
+            object,
+            append_lock,
+            ..
+        } = &mut request.operation
+        {
+            match self
+                .appends
+                .locks
+                .begin_release(*object, *append_lock, client)
+            {
+                true => release = Some((*object, *append_lock)),
+                false => *append_lock = 0,
             }
         }
         let taken = self.take_metadata_request(to, request);
-        if let (Ok(ticket), Some(ending)) = (&taken, ending) {
-            self.appends.endings.insert(*ticket, ending);
+        if let (Ok(ticket), Some(release)) = (&taken, release) {
+            self.appends.releases.insert(*ticket, release);
         }
         taken.map(|_| None)
     }
 
-    /// Releases a client's turn.
-    pub(super) fn cancel_append(&mut self, object: ObjectId, turn: u64, client: u128) -> ReplyBody {
-        // From now on, the turn counts as ended.
-        if self.appends.turns.begin_end(object, turn, client) {
-            self.end_turn(object, turn);
+    /// Releases a client's append lock.
+    pub(super) fn cancel_append(
+        &mut self,
+        object: ObjectId,
+        append_lock: u64,
+        client: u128,
+    ) -> ReplyBody {
+        // From now on, the lock counts as released.
+        if self
+            .appends
+            .locks
+            .begin_release(object, append_lock, client)
+        {
+            self.release_append_lock(object, append_lock);
         }
         ReplyBody::Done
     }
 
-    /// Handles a client's question whether it still has its turn. If a request to end the turn is repeated, since its reply was lost,
+    /// Handles a client's question whether it still has its append lock. If a request to release the lock is repeated, since its reply was lost,
     /// it gets the same reply again.
-    pub(super) fn check_turn(
+    pub(super) fn check_append_lock(
         &mut self,
         object: ObjectId,
-        turn: u64,
+        append_lock: u64,
         client: u128,
         end: bool,
     ) -> Result<ReplyBody, Failure> {
-        if end && self.appends.turns.has_ended(turn, client) {
+        if end && self.appends.locks.was_released(append_lock, client) {
             return Ok(ReplyBody::Done);
         }
-        if !self.appends.turns.keep(object, turn, client, self.round_at) {
+        if !self
+            .appends
+            .locks
+            .renew(object, append_lock, client, self.loop_time)
+        {
             return Err(failure(
                 Errno::OVERTAKEN,
-                "the turn has ended, since others waited and this client did not go on, or its connection was lost",
+                format!(
+                    "lost append lock {append_lock} of object {}: idle for too long while others waited, or disconnected; begin the operation again",
+                    object.0
+                ),
             ));
         }
         if end {
-            self.appends.turns.note_own_end(turn, client);
-            self.end_turn(object, turn);
+            self.appends.locks.note_released(append_lock, client);
+            self.release_append_lock(object, append_lock);
         }
         Ok(ReplyBody::Done)
     }
 
-    /// Handles the end of a metadata request: if it ended a turn, the next one begins.
+    /// Handles the end of a metadata request: if it released an append lock, the next client gets it.
     pub(super) fn note_finished(&mut self, ticket: Ticket) {
-        if let Some((object, turn)) = self.appends.endings.remove(&ticket) {
-            self.end_turn(object, turn);
+        if let Some((object, append_lock)) = self.appends.releases.remove(&ticket) {
+            self.release_append_lock(object, append_lock);
         }
     }
 
-    /// Ends turns for which others have waited for too long, and has those clients ask again that have waited for as long as one
+    /// Revokes locks for which others have waited for too long, and has those clients retry that have waited for as long as one
     /// request may.
-    pub(super) fn take_overdue_turns(&mut self) {
-        self.have_clients_ask_again();
+    pub(super) fn revoke_overdue_append_locks(&mut self) {
+        self.have_clients_retry();
         if self
             .appends
-            .turns
+            .locks
             .next_due()
-            .is_none_or(|due| due > self.round_at)
+            .is_none_or(|due| due > self.loop_time)
         {
             return;
         }
         // Clients whose changes wait for leases make progress as soon as they can.
         for wait in self.leases.waits.iter() {
             let client = wait.request.client;
-            self.appends.turns.keep_held(client, self.round_at);
+            self.appends.locks.renew_held(client, self.loop_time);
         }
-        for (object, turn) in self.appends.turns.overdue(self.round_at) {
+        for (object, append_lock) in self.appends.locks.overdue(self.loop_time) {
             tracing::warn!(
                 object = object.0,
-                "a client has not appended in time, and another one gets its turn"
+                append_lock,
+                "a client has kept the append lock for too long without going on; the next client gets it"
             );
-            self.end_turn(object, turn);
+            self.release_append_lock(object, append_lock);
         }
     }
 
-    /// When the next turn is to be taken away, if any is.
-    pub(super) fn next_overdue_turn(&self) -> Option<Instant> {
-        let turns = &self.appends.turns;
-        turns
+    /// When the next lock is to be revoked, or the next client to be told to retry, if any is.
+    pub(super) fn next_append_lock_due(&self) -> Option<Instant> {
+        let locks = &self.appends.locks;
+        locks
             .next_due()
             .into_iter()
-            .chain(turns.next_to_ask_again())
+            .chain(locks.next_timeout())
             .min()
     }
 
-    fn have_clients_ask_again(&mut self) {
-        let due = self.appends.turns.next_to_ask_again();
-        if due.is_none_or(|due| due > self.round_at) {
+    fn have_clients_retry(&mut self) {
+        let due = self.appends.locks.next_timeout();
+        if due.is_none_or(|due| due > self.loop_time) {
             return;
         }
-        for Waiting { to, .. } in self.appends.turns.take_to_ask_again(self.round_at) {
+        for Waiting { to, request } in self.appends.locks.take_timed_out(self.loop_time) {
+            let object = match request.operation {
+                Operation::BeginAppend { object } => object.0,
+                _ => 0,
+            };
             let result = Err(failure(
                 Errno::EAGAIN,
-                "others still have their turns before this client",
+                format!(
+                    "other clients are ahead in the queue for the append lock of object {object}; retry"
+                ),
             ));
             self.respond(to, &Reply { result });
         }
     }
 
-    fn end_turn(&mut self, object: ObjectId, turn: u64) {
-        if self.appends.turns.end(object, turn) {
-            self.go_on_after(object, turn);
+    fn release_append_lock(&mut self, object: ObjectId, append_lock: u64) {
+        if self.appends.locks.release(object, append_lock) {
+            self.go_on_after(object, append_lock);
         }
     }
 
-    /// Ends the turn of a client that is gone.
-    fn lose_turn(&mut self, object: ObjectId, turn: u64) {
-        if self.appends.turns.lose(object, turn) {
-            self.go_on_after(object, turn);
+    /// Releases the lock of a client that is gone.
+    fn release_lost_append_lock(&mut self, object: ObjectId, append_lock: u64) {
+        if self.appends.locks.release_lost(object, append_lock) {
+            self.go_on_after(object, append_lock);
         }
     }
 
-    /// Begins the next turn after one has ended.
-    fn go_on_after(&mut self, object: ObjectId, turn: u64) {
-        let mut ended = self
-            .appends
-            .watched
-            .iter()
-            .filter(|(_, watched)| watched.object == object && watched.turn == turn);
+    /// Grants the lock to the next client after it was released.
+    fn go_on_after(&mut self, object: ObjectId, append_lock: u64) {
+        let mut ended =
+            self.appends.watched.iter().filter(|(_, watched)| {
+                watched.object == object && watched.append_lock == append_lock
+            });
         if let Some((&number, watched)) = ended.next() {
             let receive = watched.receive;
             self.appends.watched.remove(&number);
             self.bmi.cancel(receive);
         }
-        self.give_turn(object);
+        self.grant_append_lock(object);
     }
 
-    /// Gives the turn to the first waiting client that is still connected.
-    fn give_turn(&mut self, object: ObjectId) {
-        while let Some((turn, Waiting { to, request })) =
-            self.appends.turns.next(object, self.round_at)
+    /// Grants the lock to the first waiting client that is still connected.
+    fn grant_append_lock(&mut self, object: ObjectId) {
+        while let Some((append_lock, Waiting { to, request })) =
+            self.appends.locks.grant_next(object, self.loop_time)
         {
             let result = match self.bmi.identity(to.from) {
-                Some(_) => self.turn_reply(turn, &request),
+                Some(_) => self.append_lock_reply(append_lock, &request),
                 None => Err(failure(Errno::ECONNRESET, "the client has disconnected")),
             };
             let is_given = result.is_ok();
             self.respond(to, &Reply { result });
             if is_given {
-                return self.watch_turn(object);
+                return self.watch_append_lock(object);
             }
-            self.appends.turns.end(object, turn);
+            self.appends.locks.release(object, append_lock);
         }
     }
 
-    fn turn_reply(&self, turn: u64, request: &Request) -> Result<ReplyBody, Failure> {
+    fn append_lock_reply(&self, append_lock: u64, request: &Request) -> Result<ReplyBody, Failure> {
         match self.read_metadata(request).map(|reply| reply.result) {
-            Some(Ok(ReplyBody::Node(node))) => Ok(ReplyBody::Turn { turn, node }),
+            Some(Ok(ReplyBody::Node(node))) => Ok(ReplyBody::AppendLock { append_lock, node }),
             Some(Err(failure)) => Err(failure),
             _ => Err(failure(Errno::EIO, "the file's end cannot be read")),
         }
     }
 
-    /// Watches the client that has a turn for which others wait: its disconnection wakes the loop.
-    fn watch_turn(&mut self, object: ObjectId) {
-        let Some((turn, from)) = self.appends.turns.wanted(object) else {
+    /// Watches the client that has a lock for which others wait: its disconnection wakes the loop.
+    fn watch_append_lock(&mut self, object: ObjectId) {
+        let Some((append_lock, from)) = self.appends.locks.wanted(object) else {
             return;
         };
         let mut watched = self.appends.watched.values();
-        if watched.any(|watched| (watched.object, watched.turn) == (object, turn)) {
+        if watched.any(|watched| (watched.object, watched.append_lock) == (object, append_lock)) {
             return;
         }
         self.appends.last_watch = self.appends.last_watch.wrapping_add(1);
@@ -228,13 +259,13 @@ impl Loop {
             Some(receive) => {
                 let watched = Watched {
                     object,
-                    turn,
+                    append_lock,
                     receive,
                 };
                 self.appends.watched.insert(number, watched);
             }
             // The client is gone already.
-            None => self.lose_turn(object, turn),
+            None => self.release_lost_append_lock(object, append_lock),
         }
     }
 
@@ -255,8 +286,8 @@ impl Loop {
     /// Handles the end of a receive that watched a client: the client has disconnected, or the watch was cancelled.
     pub(super) fn watch_ended(&mut self, ticket: Ticket, completion: &Completion) {
         if let Some(watched) = self.appends.watched.remove(&ticket.generation) {
-            tracing::debug!(?completion.result, "a client is gone that had the turn to append");
-            self.lose_turn(watched.object, watched.turn);
+            tracing::debug!(?completion.result, "a client that had an append lock has disconnected");
+            self.release_lost_append_lock(watched.object, watched.append_lock);
         }
     }
 }

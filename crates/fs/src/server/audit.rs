@@ -19,7 +19,7 @@ const RATE: f64 = 200.0;
 const BURST: f64 = 1000.0;
 /// Shortest time between two other log lines about refused requests.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// Most requests whose outcome is awaited; that is more than may wait for locks and turns. Records of clients that disconnect before their reply stay
+/// Most requests whose outcome is awaited; that is more than may wait for file locks and append locks. Records of clients that disconnect before their reply stay
 /// until this limit is reached.
 const MOST_OPEN: usize = 16_384;
 
@@ -309,7 +309,7 @@ fn verb(operation: &Operation) -> &'static str {
         | Operation::BeginAppend { .. }
         | Operation::EndAppend { .. }
         | Operation::CancelAppend { .. }
-        | Operation::CheckTurn { .. } => "append",
+        | Operation::CheckAppendLock { .. } => "append",
         Operation::MovePointer { .. } => "move pointer",
         Operation::Extend { .. } | Operation::WriteStuffed { .. } => "write",
         Operation::SetXattr { .. } => "setxattr",

@@ -10,10 +10,10 @@ use causeway_wire::fs::{
     Rights, ScrubPosition,
 };
 
-use super::beside::Finished;
 use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
 use super::io::Requester;
+use super::thread_state::Finished;
 use super::ticket::ReplyTo;
 use crate::data::punch::Punch;
 use crate::data::scrub::{Finding, Step};
@@ -68,15 +68,15 @@ impl Loop {
                 regions,
                 memory,
                 inline,
-                turn,
+                append_lock,
             } => {
-                self.admit_turn(object, turn)?;
+                self.admit_append_lock(object, append_lock)?;
                 let write = WriteId::new(client, number);
                 let origin = Origin { write, repeated };
                 self.start_write(
                     requester,
                     (object, at_least),
-                    (origin, turn),
+                    (origin, append_lock),
                     regions,
                     (memory, inline),
                 )
@@ -224,7 +224,7 @@ impl Loop {
 
     /// Marks idle datafiles clean when the check is due.
     pub(super) fn clean_datafiles(&mut self) {
-        if self.next_cleaning().is_none_or(|at| at > self.round_at) {
+        if self.next_cleaning().is_none_or(|at| at > self.loop_time) {
             return;
         }
         let Some(store) = self.store.clone() else {

@@ -16,10 +16,9 @@ use causeway_wire::fs::{
 use causeway_wire::home::Enrollment;
 
 use super::access::Access;
-use super::append_turns::{Appends, set_turns_aside};
+use super::append_state::{Appends, set_append_locks_aside};
 use super::audit::{Audit, LineLimit};
 use super::background::Background;
-use super::beside::{Deliver, Finished, Wakeups};
 use super::callers::{Callers, check_operator};
 use super::follow_up::FollowUp;
 use super::home::Home;
@@ -32,10 +31,11 @@ use super::open_programs::{Programs, WATCHES_OPENS};
 use super::piece_io::PieceResult;
 use super::pointers::{PointerConnection, Pointers};
 use super::purpose::Purpose;
+use super::seen_append_locks::SeenAppendLocks;
 use super::staging::Staging;
 use super::stop::StopHandle;
+use super::thread_state::{Deliver, Finished, Wakeups};
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
-use super::turns_seen::TurnsSeen;
 use super::{identity, orphans, reclaim, register, revoker};
 use crate::config::{Configuration, Durability, ServerEntry};
 use crate::data::{Abandoned, Pool, Scratch, Store};
@@ -58,11 +58,11 @@ pub(super) struct Loop {
     /// Names of the I/O servers of the configuration.
     pub(super) io_names: Vec<String>,
     pub(super) synced: bool,
-    timeout: Duration,
+    pub(super) timeout: Duration,
     /// Before this instant, no request in progress can have waited for its client for too long.
-    client_check_at: Instant,
-    /// When the present round of the loop began: the clock is not read for each request.
-    pub(super) round_at: Instant,
+    pub(super) client_check_at: Instant,
+    /// The time at which the present round of the loop began: the clock is not read for each request.
+    pub(super) loop_time: Instant,
     pub(super) started: Instant,
     pub(super) lies_told: LineLimit,
     /// The identity of the host's boot, which clients compare with the one that they saw before.
@@ -99,9 +99,9 @@ pub(super) struct Loop {
     pub(super) pointers: Pointers<PointerConnection>,
     pub(super) programs: Programs,
     pub(super) leases: LeaseState,
-    pub(super) turns_seen: TurnsSeen,
-    // Threads beside the loop stop before the metadata, and all before the directory is released.
-    beside: Vec<Background>,
+    pub(super) seen_append_locks: SeenAppendLocks,
+    // The other threads stop before the metadata, and all before the directory is released.
+    threads: Vec<Background>,
     pub(super) metadata: Option<Metadata>,
     pub(super) home: Home,
 }
@@ -111,7 +111,7 @@ pub(super) struct Entry {
     pub(super) to: ReplyTo,
     pub(super) generation: u32,
     /// When it last made progress.
-    pub(super) moved: Instant,
+    pub(super) last_progress: Instant,
     pub(super) state: EntryState,
 }
 
@@ -179,12 +179,12 @@ fn open_metadata(
     let orphans = orphans::start(shared, opens, wakeups.clone(), timeout).map_err(no_thread)?;
     let versions = access.versions().start().map_err(no_thread)?;
     let signer = access.signer().ok_or("there is no key of capabilities")?;
-    let ours = || (configuration.clone(), Arc::clone(&service), signer.clone());
-    let reclaimer = reclaim::start(ours(), wakeups.reclaimer).map_err(no_thread)?;
-    let registrar = register::start(ours(), wakeups.registrar).map_err(no_thread)?;
-    let revoker = revoker::start(ours(), wakeups.revoker, deliver).map_err(no_thread)?;
-    let beside = vec![orphans, reclaimer, registrar, revoker, versions];
-    Ok((metadata, beside))
+    let client_parts = || (configuration.clone(), Arc::clone(&service), signer.clone());
+    let reclaimer = reclaim::start(client_parts(), wakeups.reclaimer).map_err(no_thread)?;
+    let registrar = register::start(client_parts(), wakeups.registrar).map_err(no_thread)?;
+    let revoker = revoker::start(client_parts(), wakeups.revoker, deliver).map_err(no_thread)?;
+    let threads = vec![orphans, reclaimer, registrar, revoker, versions];
+    Ok((metadata, threads))
 }
 
 impl Loop {
@@ -202,16 +202,18 @@ impl Loop {
             sender,
             waker: bmi.waker(),
         };
-        let (mut metadata, mut beside, mut first_turn) = (None, Vec::new(), 0);
+        let (mut metadata, mut threads, mut first_append_lock) = (None, Vec::new(), 0);
         let access = Access::new(
             configuration,
             entry.metadata.then_some(entry.directory.as_path()),
         )?;
         if entry.metadata {
-            let (opened, threads) = open_metadata(configuration, &home, &access, mailbox.clone())?;
-            (metadata, beside) = (Some(opened), threads);
-            first_turn = set_turns_aside(&home.metadata(), first_number(SystemTime::now()))
-                .map_err(|error| format!("no numbers of turns can be set aside: {error}"))?;
+            let (opened, started) = open_metadata(configuration, &home, &access, mailbox.clone())?;
+            (metadata, threads) = (Some(opened), started);
+            first_append_lock =
+                set_append_locks_aside(&home.metadata(), first_number(SystemTime::now())).map_err(
+                    |error| format!("no numbers of append locks can be set aside: {error}"),
+                )?;
         }
         let leases = LeaseState::new(
             entry.metadata.then(|| home.metadata()).as_deref(),
@@ -231,7 +233,7 @@ impl Loop {
             synced: configuration.durability == Durability::Synced,
             timeout: configuration.timeout,
             client_check_at: Instant::now() + configuration.timeout,
-            round_at: Instant::now(),
+            loop_time: Instant::now(),
             started: Instant::now(),
             boot: crate::boot::identity(),
             stop,
@@ -256,13 +258,13 @@ impl Loop {
             cleaning: false,
             written: 0,
             read: 0,
-            appends: Appends::new(first_turn, configuration.timeout / 2),
+            appends: Appends::new(first_append_lock, configuration.timeout / 2),
             locks: LockState::default(),
             pointers: Pointers::default(),
             programs: Programs::default(),
             leases,
-            turns_seen: TurnsSeen::default(),
-            beside,
+            seen_append_locks: SeenAppendLocks::default(),
+            threads,
             metadata,
             home,
         })
@@ -283,7 +285,7 @@ impl Loop {
             }
             let takes_more = stop_by.is_none() && self.busy() < MAX_REQUESTS;
             self.sleep(takes_more, stop_by, &mut completions)?;
-            self.round_at = Instant::now();
+            self.loop_time = Instant::now();
             self.bmi
                 .testcontext(self.context, BATCH, Duration::ZERO, &mut completions)
                 .map_err(|error| error.to_string())?;
@@ -306,13 +308,13 @@ impl Loop {
             self.go_on_with_changes();
             self.apply_metadata_batch();
             self.notify_holders();
-            self.take_overdue_turns();
+            self.revoke_overdue_append_locks();
             self.go_on_with_locks();
             self.notify_lock_clients();
             self.abandon_ended();
             self.run_jobs();
             self.clean_datafiles();
-            if self.busy() > 0 && self.round_at >= self.client_check_at {
+            if self.busy() > 0 && self.loop_time >= self.client_check_at {
                 self.disconnect_stuck_clients();
             }
         }
@@ -333,10 +335,10 @@ impl Loop {
         }
         let client_check = (self.busy() > 0).then_some(self.client_check_at);
         let due = client_check.into_iter().chain(stop_by);
-        let due = due.chain(self.next_overdue_turn());
+        let due = due.chain(self.next_append_lock_due());
         let due = due.chain(self.next_lease_end()).min();
         let deadline = due.into_iter().chain(self.next_cleaning()).min();
-        let left = |deadline: Instant| deadline.saturating_duration_since(self.round_at);
+        let left = |deadline: Instant| deadline.saturating_duration_since(self.loop_time);
         if due.is_none() && self.staging.has_idle() {
             // Buffers are allocated again when a request needs them, so idle ones are freed only after a while.
             let limit = waits::tidy_after(KEEP_BUFFERS).unwrap_or(Duration::MAX);
@@ -374,7 +376,7 @@ impl Loop {
         if self.busy() > 0 {
             tracing::warn!(requests = self.busy(), "ending in the middle of requests");
         }
-        self.beside.clear();
+        self.threads.clear();
         if let Some(metadata) = &self.metadata {
             let at_end = |failure: Failure| format!("metadata: {}", failure.message);
             let request = Request {
@@ -425,7 +427,7 @@ impl Loop {
         let entry = Entry {
             to,
             generation: self.generation,
-            moved: self.round_at,
+            last_progress: self.loop_time,
             state,
         };
         let slot = match self.free.pop() {
@@ -635,12 +637,21 @@ impl Loop {
             Operation::EndCapabilities { .. } => self.end_capabilities(&request).map(Some),
             Operation::BeginAppend { object } => self.begin_append(to, object, request),
             Operation::EndAppend { .. } => self.end_append(to, request),
-            Operation::CancelAppend { object, turn } => {
-                Ok(Some(self.cancel_append(object, turn, request.client)))
-            }
-            Operation::CheckTurn { object, turn, end } => {
-                self.check_turn(object, turn, request.client, end).map(Some)
-            }
+            Operation::CancelAppend {
+                object,
+                append_lock,
+            } => Ok(Some(self.cancel_append(
+                object,
+                append_lock,
+                request.client,
+            ))),
+            Operation::CheckAppendLock {
+                object,
+                append_lock,
+                end,
+            } => self
+                .check_append_lock(object, append_lock, request.client, end)
+                .map(Some),
             Operation::MovePointer { .. } => self.move_pointer(to, &request).map(Some),
             Operation::Lock { .. }
             | Operation::Unlock { .. }
@@ -765,34 +776,5 @@ impl Loop {
 
     pub(super) fn mailbox(&self) -> Mailbox {
         self.mailbox.clone()
-    }
-
-    /// Disconnects clients for which their own requests have waited for too long, which ends these requests. Such a client
-    /// can reconnect later.
-    fn disconnect_stuck_clients(&mut self) {
-        let now = Instant::now();
-        let mut stuck = Vec::new();
-        // A request that begins to wait for its client from now on has at least as much time.
-        self.client_check_at = now + self.timeout;
-        for entry in self.entries.iter_mut().flatten() {
-            let waits_for_client = match &entry.state {
-                EntryState::Elsewhere | EntryState::Changing(_) | EntryState::Punching(..) => false,
-                EntryState::Replying => true,
-                EntryState::Moving(job) => job.waits_for_client(),
-            };
-            let due = entry.moved + self.timeout;
-            if !waits_for_client {
-                continue;
-            } else if due > now {
-                self.client_check_at = self.client_check_at.min(due);
-            } else if !stuck.contains(&entry.to.from) {
-                stuck.push(entry.to.from);
-            }
-        }
-        for addr in stuck {
-            let client = self.bmi.reverse_lookup(addr).unwrap_or_default();
-            tracing::warn!(client, "a client has stopped taking part in its request");
-            self.bmi.disconnect(addr);
-        }
     }
 }

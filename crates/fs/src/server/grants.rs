@@ -39,7 +39,7 @@ impl Loop {
             .and_then(|()| check_spoken_for(identity, &request.operation))
             .inspect_err(|failure| {
                 // A client that sends such requests can send many.
-                if self.lies_told.allows(self.round_at) {
+                if self.lies_told.allows(self.loop_time) {
                     tracing::warn!(failure.message, "a caller's claimed identity is refused");
                 }
             })?;
@@ -50,7 +50,7 @@ impl Loop {
             rules
                 .check(node.as_deref(), speaks_for_user, request)
                 .inspect_err(|failure| {
-                    if self.lies_told.allows(self.round_at) {
+                    if self.lies_told.allows(self.loop_time) {
                         tracing::warn!(failure.message, "a node's request is refused");
                     }
                 })?;
@@ -127,7 +127,7 @@ impl Loop {
             is_held,
             node: self.node_number(from),
             server: self.identity.index,
-            at: self.round_at,
+            at: self.loop_time,
         };
         self.access
             .check(request, needed, shown)
@@ -239,7 +239,7 @@ impl Loop {
                 }
             }
             Share::Unread => {
-                if self.lies_told.allows(self.round_at) {
+                if self.lies_told.allows(self.loop_time) {
                     tracing::warn!(user, "a client that reads no replies is disconnected");
                 }
                 self.bmi.disconnect(from);
@@ -274,7 +274,7 @@ impl Loop {
         let failed = no_entry.as_ref().or(reply.result.as_ref().err());
         let is_refused = failed.is_some_and(|failure| is_refusal(failure.errno));
         self.access.refused += u64::from(is_refused);
-        self.audit.end(to.record, failed, self.round_at);
+        self.audit.end(to.record, failed, self.loop_time);
     }
 
     /// The capability that goes with the reply to a change. A repeated request gets the reply that was remembered, and its node may be older

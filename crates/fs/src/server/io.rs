@@ -44,8 +44,8 @@ pub(super) struct Job {
     pub(super) write: bool,
     abandoned: Abandoned,
     origin: Origin,
-    /// The turn to append that a write belongs to, or 0.
-    turn: u64,
+    /// The append lock under which a write was sent, or 0.
+    append_lock: u64,
     pub(super) object: ObjectId,
     file: Arc<Datafile>,
     /// The least length of the datafile.
@@ -126,7 +126,7 @@ impl Job {
             write: false,
             abandoned: Abandoned::default(),
             origin: Origin::default(),
-            turn: 0,
+            append_lock: 0,
             object,
             file,
             at_least,
@@ -252,7 +252,7 @@ impl Loop {
         &mut self,
         requester: Requester,
         (object, at_least): (ObjectId, u64),
-        (origin, turn): (Origin, u64),
+        (origin, append_lock): (Origin, u64),
         regions: Regions,
         (memory, inline): (Vec<RegionDescriptor>, Vec<u8>),
     ) -> Result<Option<ReplyBody>, Failure> {
@@ -282,7 +282,7 @@ impl Loop {
         let job = Job {
             write: true,
             origin,
-            turn,
+            append_lock,
             ..Job::new(
                 ticket,
                 requester,
@@ -346,19 +346,23 @@ impl Loop {
         }
     }
 
-    /// Refuses a write of a turn to append after one of a later turn, and ends those of earlier turns that are in
+    /// Refuses a write under an append lock after one under a later lock, and ends those under earlier locks that are in
     /// progress.
-    pub(super) fn admit_turn(&mut self, object: ObjectId, turn: u64) -> Result<(), Failure> {
-        if turn == 0 {
+    pub(super) fn admit_append_lock(
+        &mut self,
+        object: ObjectId,
+        append_lock: u64,
+    ) -> Result<(), Failure> {
+        if append_lock == 0 {
             return Ok(());
         }
-        if !self.turns_seen.admit(object, turn) {
+        if !self.seen_append_locks.admit(object, append_lock) {
             return Err(overtaken());
         }
         for entry in self.entries.iter_mut().flatten() {
             if let EntryState::Moving(job) = &mut entry.state
                 && job.object == object
-                && (1..turn).contains(&job.turn)
+                && (1..append_lock).contains(&job.append_lock)
             {
                 job.abandon(overtaken());
             }
@@ -413,12 +417,12 @@ impl Loop {
 
     /// Takes a job out of its entry to work on it.
     pub(super) fn take_job(&mut self, ticket: Ticket) -> Option<Box<Job>> {
-        let round_at = self.round_at;
+        let loop_time = self.loop_time;
         let entry = self.entry(ticket)?;
         if !matches!(entry.state, EntryState::Moving(_)) {
             return None;
         }
-        entry.moved = round_at;
+        entry.last_progress = loop_time;
         match std::mem::replace(&mut entry.state, EntryState::Elsewhere) {
             EntryState::Moving(job) => Some(job),
             _ => None,
@@ -508,7 +512,7 @@ impl Loop {
             len,
             staged: None,
             moving: false,
-            since: self.round_at,
+            since: self.loop_time,
         };
         match (&mut job.memory, buffer) {
             (MemorySide::Local(stream), _) => flight.piece.memory = stream.take(len),

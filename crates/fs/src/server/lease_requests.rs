@@ -68,8 +68,8 @@ impl Loop {
         };
         let mut table = metadata.caches().lock();
         table.end_recall(holder, ended);
-        let is_known = table.reach(holder);
-        table.note_keeping(holder, to.format >= LEASES_OF_CHANGES);
+        let is_known = table.set_reachable(holder);
+        table.note_acceptance(holder, to.format >= LEASES_OF_CHANGES);
         drop(table);
         match is_known {
             true => Ok(ReplyBody::Done),
@@ -142,7 +142,7 @@ impl Loop {
             self.bmi.release(known.from);
         }
         if let Some(metadata) = &self.metadata {
-            metadata.caches().lock().lose(holder);
+            metadata.caches().lock().set_unreachable(holder);
         }
     }
 
@@ -163,7 +163,7 @@ impl Loop {
             );
             may_hold && self.leases.channels.contains_key(holder)
         });
-        let holder = holder.filter(|_| self.leases.mark.set(self.round_at));
+        let holder = holder.filter(|_| self.leases.mark.set(self.loop_time));
         let metadata = self.metadata.as_ref()?;
         let Some(holder) = holder else {
             return metadata.reply_to(request);
@@ -278,7 +278,7 @@ impl Loop {
         for wait in made {
             // The client itself has lost no time.
             let client = wait.request.client;
-            self.appends.turns.keep_held(client, self.round_at);
+            self.appends.locks.renew_held(client, self.loop_time);
             self.leases.made.insert(wait.ticket, wait.alters);
             metadata.take(wait.ticket, *wait.request);
         }

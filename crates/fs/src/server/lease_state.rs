@@ -12,7 +12,7 @@ use super::lease_mark::LeaseMark;
 use super::lease_waits::{Waiting, Waits};
 use super::ticket::Ticket;
 
-/// In the place of a ticket's slot: watches of programs that hold leases, beside those of open files, of locks and of turns to append.
+/// In the place of a ticket's slot: watches of programs that hold leases, beside those of open files, of file locks and of append locks.
 pub(super) const WATCHES_HOLDERS: u16 = 3;
 
 /// See the module.

@@ -76,7 +76,7 @@ impl Loop {
             Outcome::TagInUse => Err(failure(
                 Errno::EINVAL,
                 format!(
-                    "client {:032x} waits for a lock already under the tag {}",
+                    "client {:032x} already waits for a lock under tag {}",
                     request.client,
                     wait.unwrap_or(0)
                 ),

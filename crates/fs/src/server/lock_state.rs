@@ -7,7 +7,7 @@ use causeway_wire::fs::{Failure, ReplyBody};
 
 use super::locks::Locks;
 
-/// The value in the place of a ticket's slot that marks watches of clients with locks; watches of turns to append have another one.
+/// The value in the place of a ticket's slot that marks watches of clients with locks; watches of append locks have another one.
 pub(super) const WATCHES_LOCKS: u16 = 1;
 
 /// A client that has had locks.

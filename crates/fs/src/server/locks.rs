@@ -171,7 +171,8 @@ impl File {
 }
 
 impl Locks {
-    /// Gives an owner a lock, or has the owner wait for it under a tag, which no other wait of the client has.
+    /// Gives an owner a lock, or has the owner wait for it under a tag. A tag that another wait of the client has is refused, even if the
+    /// lock could be granted at once.
     pub(super) fn lock(&mut self, owner: Owner, lock: &Lock, wait: Option<u64>) -> Outcome {
         self.request(owner, lock, wait, Waits::ForRanges)
     }
@@ -196,6 +197,10 @@ impl Locks {
             range: lock.range,
             pid: lock.pid,
         };
+        // These come first: a request that is refused for them costs the owner no shared lock.
+        if wait.is_some_and(|tag| self.waits.contains_key(&(owner.client, tag))) {
+            return Outcome::TagInUse;
+        }
         if let Some(what) = self.lacks_room(key, owner.client) {
             return Outcome::Full(what);
         }
@@ -222,9 +227,6 @@ impl Locks {
         };
         if queued >= MAX_WAITING {
             return Outcome::Full("too many clients wait for a lock on this file");
-        }
-        if self.waits.contains_key(&(owner.client, tag)) {
-            return Outcome::TagInUse;
         }
         file.waiting.push_back(Waiter {
             wants,

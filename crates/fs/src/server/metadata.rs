@@ -13,9 +13,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use causeway_wire::fs::{Failure, Generation, Incarnation, Reply, Request};
 
-use super::beside::{Deliver, Finished, SharedService, Wakeups, apply, no_thread};
 use super::revocation::Revocation;
 use super::scans::{Scanner, is_scan};
+use super::thread_state::{Deliver, Finished, SharedService, Wakeups, apply, no_thread};
 use super::ticket::Ticket;
 use crate::clock;
 use crate::config::{Configuration, Durability};

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use causeway_bmi::{Addr, ConnectionId, OpId};
 
-/// The value in the place of a ticket's slot that marks watches of programs with open files; watches of locks and of turns to append have others.
+/// The value in the place of a ticket's slot that marks watches of programs with open files; watches of file locks and of append locks have others.
 pub(super) const WATCHES_OPENS: u16 = 2;
 
 /// Programs that have files open, and their watched connections.

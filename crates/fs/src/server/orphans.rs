@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use causeway_wire::fs::ObjectId;
 
 use super::background::{Background, Wake};
-use super::beside::{SharedService, Wakeups};
+use super::thread_state::{SharedService, Wakeups};
 use crate::clock;
 use crate::locks::lock;
 use crate::meta::opens::Opens;

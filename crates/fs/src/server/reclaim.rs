@@ -10,7 +10,7 @@ use causeway_sys::waits;
 use causeway_wire::fs::ObjectId;
 
 use super::background::{Background, Wake, Wakeup};
-use super::beside::{Ours, SharedService};
+use super::thread_state::{ClientParts, SharedService};
 use crate::capability_key::Signer;
 use crate::client::{Client, ClientOptions, Layout};
 use crate::config::Configuration;
@@ -28,7 +28,7 @@ const KEEP: Duration = Duration::from_secs(10);
 
 /// Starts the reclaimer. It checks for work that an earlier process left, then waits to be notified.
 pub(super) fn start(
-    (configuration, service, signer): Ours,
+    (configuration, service, signer): ClientParts,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
     let work = Reclaimer {

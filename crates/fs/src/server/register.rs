@@ -11,7 +11,7 @@ use causeway_wire::fs::{Incarnation, ServerIdentity};
 use causeway_wire::store::ServerRecord;
 
 use super::background::{Background, Wake, Wakeup};
-use super::beside::{Ours, SharedService};
+use super::thread_state::{ClientParts, SharedService};
 use crate::backoff::Backoff;
 use crate::capability_key::Signer;
 use crate::client::{Client, ClientOptions};
@@ -27,7 +27,7 @@ const ROUND: Duration = Duration::from_millis(500);
 
 /// Starts the thread. It registers new servers, then waits to be notified.
 pub(super) fn start(
-    (configuration, service, signer): Ours,
+    (configuration, service, signer): ClientParts,
     wakeup: Wakeup,
 ) -> std::io::Result<Background> {
     let work = Registrar {

@@ -10,9 +10,9 @@ use causeway_sys::waits;
 
 use super::access::kept;
 use super::background::{Background, Wake};
-use super::beside::{Deliver, Finished, Ours, SharedService};
 use super::reclaim::connect;
 use super::revocation::{Revocation, Revoker};
+use super::thread_state::{ClientParts, Deliver, Finished, SharedService};
 use super::undelivered::{Ends, Undelivered};
 use crate::capability_key::Signer;
 use crate::client::Client;
@@ -25,7 +25,7 @@ const KEEP: Duration = Duration::from_secs(10);
 
 /// Starts the thread. It delivers the reply of each change whose revocation it has sent.
 pub(super) fn start(
-    (configuration, service, signer): Ours,
+    (configuration, service, signer): ClientParts,
     revoker: Revoker,
     deliver: Deliver,
 ) -> std::io::Result<Background> {

@@ -5,7 +5,7 @@ use std::sync::mpsc::{Sender, channel};
 
 use causeway_wire::fs::{Failure, Operation, Request};
 
-use super::beside::{Deliver, Finished, SharedService, Wakeups, apply, no_thread};
+use super::thread_state::{Deliver, Finished, SharedService, Wakeups, apply, no_thread};
 use super::ticket::Ticket;
 use crate::meta::Reader;
 use crate::threads::{AbortOnPanic, JoinOnDrop};

@@ -18,13 +18,13 @@ const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// See the module's page.
 #[derive(Debug)]
 pub(super) struct Verified {
-    places: Vec<Option<Seen>>,
+    places: Vec<Option<VerifiedStamp>>,
     /// Only entries with this number count.
     present: u64,
 }
 
 #[derive(Debug)]
-struct Seen {
+struct VerifiedStamp {
     capability: Capability,
     present: u64,
     until: Instant,
@@ -51,7 +51,7 @@ impl Verified {
 
     /// Notes that a capability was verified, and is good for `left`.
     pub(super) fn note(&mut self, capability: &Capability, now: Instant, left: Duration) {
-        self.places[place(capability)] = Some(Seen {
+        self.places[place(capability)] = Some(VerifiedStamp {
             capability: capability.clone(),
             present: self.present,
             until: now + left.min(LONGEST),

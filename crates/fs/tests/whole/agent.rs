@@ -375,7 +375,7 @@ fn a_user_who_lets_requests_last_does_not_stop_another() {
             regions: here(0, memory.len() as u64),
             memory: vec![liar.export(1, &memory)],
             inline: Vec::new(),
-            turn: 0,
+            append_lock: 0,
         };
         let stall = |client: u128| {
             let mut liar = stand.liar_of(100 + client, USER);

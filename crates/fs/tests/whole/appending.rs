@@ -241,8 +241,8 @@ fn a_killed_appender_leaves_no_hole_and_takes_no_record_along() {
     }
 }
 
-/// A stopped appender loses its turn to others. Its requests in flight overwrite none of their records, also if the I/O servers were
-/// restarted and have forgotten which turns they have seen.
+/// A stopped appender loses its lock to others. Its requests in flight overwrite none of their records, also if the I/O servers were
+/// restarted and have forgotten which locks they have seen.
 #[test]
 fn a_stopped_appender_does_not_keep_others_waiting() {
     std::thread::scope(|scope| {
@@ -288,7 +288,7 @@ fn stop_an_appender(len: usize, restart: bool) {
     fixture.cluster.stop().unwrap();
 }
 
-/// The end of a turn may have to wait until a client that caches the file's size has been told, and the appender may die meanwhile. Its
+/// The release of an append lock may have to wait until a client that caches the file's size has been told, and the appender may die meanwhile. Its
 /// record is then there as a whole, or not at all.
 #[test]
 fn an_appender_that_is_killed_while_its_end_waits_for_leases_tears_no_record() {
@@ -325,7 +325,7 @@ fn an_appender_that_is_killed_while_its_end_waits_for_leases_tears_no_record() {
     fixture.cluster.stop().unwrap();
 }
 
-/// Restarted I/O servers forget which turns they have seen, a restarted metadata server which client has the turn.
+/// Restarted I/O servers forget which append locks they have seen, a restarted metadata server which client has the lock.
 #[test]
 fn killed_servers_take_no_record_along() {
     const LEN: usize = 100_000;

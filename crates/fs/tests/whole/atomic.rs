@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_bmi::Memory;
-use causeway_fs::client::{AtomicAccess, Client, CreateOptions, File, TurnWait};
+use causeway_fs::client::{AppendLockWait, AtomicAccess, Client, CreateOptions, File};
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Body, Errno, Operation, PointerStep, Region, ReplyBody};
 use rustix::process::{Pid, Signal, kill_process};
@@ -42,7 +42,7 @@ fn stamps(value: u8) -> Memory {
 }
 
 fn begin(client: &mut Client, file: &mut File) -> Result<AtomicAccess, causeway_fs::Error> {
-    let mut wait = TurnWait::default();
+    let mut wait = AppendLockWait::default();
     loop {
         if let Some(access) = client.begin_atomic(file, &mut wait)? {
             return Ok(access);
@@ -138,7 +138,7 @@ fn accesses_to_several_servers_have_one_order() {
     }
 }
 
-/// Not a test of its own: a process of the other tests, which takes its turn, writes, reports that, and continues on
+/// Not a test of its own: a process of the other tests, which takes the append lock, writes, reports that, and continues on
 /// request.
 #[test]
 fn accessing_process() {
@@ -176,7 +176,7 @@ struct Holder {
 }
 
 impl Holder {
-    /// Starts a process; returns once it has its turn and has written.
+    /// Starts a process; returns once it has the lock and has written.
     fn start(fixture: &Fixture) -> Self {
         let mut process = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "atomic::accessing_process", "--nocapture"])
@@ -219,7 +219,7 @@ fn a_killed_client_keeps_nobody_waiting() {
     fixture.cluster.stop().unwrap();
 }
 
-/// Half of the time-out later, other clients get turns, and the stopped client's operation then
+/// Half of the time-out later, other clients get the lock, and the stopped client's operation then
 /// fails.
 #[test]
 fn a_stopped_client_loses_its_turn_and_is_told_so() {
@@ -275,7 +275,7 @@ fn a_restarted_server_knows_neither_turns_nor_pointers_and_says_so() {
     assert_eq!(step(&mut client, PointerStep::End).unwrap(), 9);
     let error = step(&mut client, PointerStep::Get).unwrap_err();
     assert_eq!(error.errno, Errno::POINTER_LOST, "{error}");
-    // An I/O server that is started again in the middle of a turn gets what belongs to that by a new connection.
+    // An I/O server that is started again while a client has the lock gets the rest of its writes by a new connection.
     let access = begun(&mut client, &mut file);
     let server = fixture.cluster.configuration().io_servers()[0];
     fixture.cluster.restart(server).unwrap();
@@ -289,8 +289,8 @@ fn a_restarted_server_knows_neither_turns_nor_pointers_and_says_so() {
     fixture.cluster.stop().unwrap();
 }
 
-/// The reply to the end of a turn may be lost, and the request comes again, possibly after others have had their
-/// turns.
+/// The reply to the release of an append lock may be lost, and the request comes again, possibly after others have had the
+/// lock.
 #[test]
 fn a_repeated_end_of_a_turn_is_acknowledged() {
     let fixture = Fixture::start(&patient());
@@ -298,31 +298,35 @@ fn a_repeated_end_of_a_turn_is_acknowledged() {
     let uid = rustix::process::geteuid().as_raw();
     let mut liars = [71, 72].map(|client| Liar::new(&fixture, client, uid));
     let begin = |liar: &mut Liar| match liar.metadata(Operation::BeginAppend { object }) {
-        Ok((ReplyBody::Turn { turn, .. }, _)) => turn,
+        Ok((ReplyBody::AppendLock { append_lock, .. }, _)) => append_lock,
         other => panic!("{other:?}"),
     };
-    let check = |liar: &mut Liar, turn, end| {
-        let reply = liar.metadata(Operation::CheckTurn { object, turn, end });
+    let check = |liar: &mut Liar, append_lock, end| {
+        let reply = liar.metadata(Operation::CheckAppendLock {
+            object,
+            append_lock,
+            end,
+        });
         reply.map(drop).map_err(|failure| failure.errno)
     };
     let [one, two] = &mut liars;
-    let turn = begin(one);
-    assert_eq!(check(two, turn, true), Err(Errno::OVERTAKEN));
+    let append_lock = begin(one);
+    assert_eq!(check(two, append_lock, true), Err(Errno::OVERTAKEN));
     for _ in 0..2 {
-        assert_eq!(check(one, turn, true), Ok(()));
+        assert_eq!(check(one, append_lock, true), Ok(()));
     }
-    assert_eq!(check(one, turn, false), Err(Errno::OVERTAKEN));
+    assert_eq!(check(one, append_lock, false), Err(Errno::OVERTAKEN));
     let later = begin(two);
-    assert_eq!(check(one, turn, true), Ok(()));
+    assert_eq!(check(one, append_lock, true), Ok(()));
     assert_eq!(check(two, later, false), Ok(()));
-    assert_eq!(check(two, turn, true), Err(Errno::OVERTAKEN));
+    assert_eq!(check(two, append_lock, true), Err(Errno::OVERTAKEN));
     for _ in 0..2 {
         assert_eq!(check(two, later, true), Ok(()));
     }
-    // The first one's next turn replaces the one before.
+    // The first one's next lock replaces the one before.
     let last = begin(one);
     assert_eq!(check(one, last, true), Ok(()));
-    assert_eq!(check(one, turn, true), Err(Errno::OVERTAKEN));
+    assert_eq!(check(one, append_lock, true), Err(Errno::OVERTAKEN));
     fixture.cluster.stop().unwrap();
 }
 

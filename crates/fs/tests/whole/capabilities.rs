@@ -109,7 +109,7 @@ pub(crate) fn write(object: ObjectId) -> Operation {
         regions: here(0, 5),
         memory: vec![],
         inline: b"taken".to_vec(),
-        turn: 0,
+        append_lock: 0,
     }
 }
 
@@ -152,7 +152,7 @@ pub(crate) fn requests(object: ObjectId) -> Vec<(Operation, bool)> {
                 regions: strided,
                 memory: vec![],
                 inline: b"list I/O".to_vec(),
-                turn: 0,
+                append_lock: 0,
             },
             true,
         ),

@@ -93,7 +93,7 @@ fn write_slowly(
             regions: here(0, memory.len() as u64),
             memory: vec![slow.export(1, &memory)],
             inline: vec![],
-            turn: 0,
+            append_lock: 0,
         };
         let (server, target) = slow.servers[1];
         let request = slow.request(target, operation, Some(shown));

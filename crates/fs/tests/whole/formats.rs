@@ -169,12 +169,12 @@ fn clients_of_every_format_work_with_servers_of_this_build() {
         let zero = [0; 8];
         let region = [&[1, 1, 0, 0, 0][..], &zero, &5_u64.to_le_bytes()].concat();
         let data = counted(b"12345");
-        // No turn.
-        let turn: &[u8] = match format {
+        // No append lock.
+        let append_lock: &[u8] = match format {
             8.. => &zero,
             _ => &[],
         };
-        let region_and_data = [&region[..], &[0; 4], &data, turn].concat();
+        let region_and_data = [&region[..], &[0; 4], &data, append_lock].concat();
         let write: [&[u8]; 5] = [&[65], &object, numbered, &zero, &region_and_data];
         let read: [&[u8]; 6] = [&[64], &object, &zero, &region, &[0; 4], &[0]];
         for operation in [&write[..], &read] {

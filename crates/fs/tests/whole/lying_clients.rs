@@ -1,6 +1,8 @@
-//! Clients that lie in requests that need no capability: leases, turns and shared pointers.
+//! Clients that lie in requests that need no capability: leases, append locks, file locks and shared pointers.
 
-use causeway_wire::fs::{Errno, ObjectId, Operation, PointerStep, ReplyBody, Request};
+use causeway_wire::fs::{
+    Errno, Lock, LockFamily, LockRange, ObjectId, Operation, PointerStep, ReplyBody, Request,
+};
 
 use crate::capabilities::{OTHER, OWNER, start, store};
 use crate::liar::{Answer, Liar};
@@ -145,5 +147,47 @@ fn shared_pointers_take_a_right_to_their_file_and_steps_are_done_once() {
         step: PointerStep::Get,
     };
     assert!(owner.ask_with(1, get, None, |_| {}).is_err());
+    fixture.cluster.stop().unwrap();
+}
+
+/// A client that waits for two locks under one tag is refused the second one, and keeps the locks that it has.
+#[test]
+fn a_client_that_waits_twice_under_one_tag_is_refused_and_loses_no_lock() {
+    let fixture = start(|_| {});
+    let taken = store(&fixture, b"/taken", OWNER, 0o600);
+    let shared = store(&fixture, b"/shared", OWNER, 0o600);
+    let mut one = Liar::new(&fixture, 0x1, OWNER);
+    let mut other = Liar::new(&fixture, 0x2, OWNER);
+    let whole = |object, exclusive| Lock {
+        object,
+        family: LockFamily::Whole,
+        owner: 1,
+        exclusive,
+        range: LockRange::ALL,
+        pid: 1,
+    };
+    let lock = |liar: &mut Liar, object, exclusive, wait| {
+        let lock = whole(object, exclusive);
+        liar.metadata(Operation::Lock { lock, wait })
+    };
+    let done = |answer: Answer| assert!(matches!(answer, Ok((ReplyBody::Done, _))), "{answer:?}");
+    done(lock(&mut one, taken, true, 0));
+    done(lock(&mut one, shared, false, 0));
+    done(lock(&mut other, shared, false, 0));
+    let waits = lock(&mut other, taken, true, 77);
+    assert!(matches!(waits, Ok((ReplyBody::LockWaits, _))), "{waits:?}");
+    for object in [taken, shared] {
+        let refused = lock(&mut other, object, true, 77).unwrap_err();
+        assert_eq!(refused.errno, Errno::EINVAL);
+        assert!(refused.message.contains("tag 77"), "{refused:?}");
+    }
+    done(one.metadata(Operation::Unlock {
+        object: shared,
+        family: LockFamily::Whole,
+        owner: 1,
+        range: LockRange::ALL,
+    }));
+    // Only the other client's shared lock is in the way now.
+    assert_eq!(errno(lock(&mut one, shared, true, 0)), Errno::EAGAIN);
     fixture.cluster.stop().unwrap();
 }

@@ -12,7 +12,7 @@ impl Inside {
     pub(super) fn leave_and_wake(&mut self) {
         let entry = &INSTANCE.entry;
         let concerns_others = |process: &Process| {
-            let may_concern = !entry.knows(process.changes()) || process.has_parked();
+            let may_concern = !entry.is_unchanged(process.changes()) || process.has_parked();
             entry.is_shared() && may_concern || progress_state::is_on()
         };
         let process = self.library().process.as_ref();

@@ -20,7 +20,7 @@ use super::transfer::Opened;
 
 /// Where data are read or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePosition {
     /// At an offset of the view, in elementary types.
     At(i64),
     /// At the process's own pointer, which moves on.
@@ -33,11 +33,11 @@ pub enum Place {
 
 /// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct What {
+pub struct IoAccess {
     /// To write, not to read.
     pub writes: bool,
     /// Where.
-    pub place: Place,
+    pub place: FilePosition,
     /// All processes do it together, and wait for each other.
     pub together: bool,
 }
@@ -46,14 +46,14 @@ pub struct What {
 fn begin(
     caller: &mut impl Caller,
     file: usize,
-    what: What,
+    what: IoAccess,
     buffer: &Result<OwnedBuffer>,
 ) -> Result<(Opened, u64)> {
     caller.with(|process| {
         let it = process.files.get(file)?;
         let buffer = buffer.as_ref().map_err(Error::clone)?;
         it.check_access(what.writes)?;
-        if matches!(what.place, Place::At(_) | Place::Pointer) {
+        if matches!(what.place, FilePosition::At(_) | FilePosition::Pointer) {
             it.check_random()?;
         }
         let bytes = it.view.representation.stream_bytes(buffer)?;
@@ -81,15 +81,15 @@ fn begin(
 fn place(
     caller: &mut impl Caller,
     file: usize,
-    place: Place,
+    place: FilePosition,
     (opened, bytes): &(Opened, u64),
 ) -> Result<i64> {
     let units = bytes / opened.view.unit();
     let found = match place {
-        Place::At(offset) => return Ok(offset),
-        Place::Pointer => caller.with(|process| Ok(process.files.get(file)?.pointer))?,
-        Place::Shared => opened.shared.add(units)?,
-        Place::Ordered => {
+        FilePosition::At(offset) => return Ok(offset),
+        FilePosition::Pointer => caller.with(|process| Ok(process.files.get(file)?.pointer))?,
+        FilePosition::Shared => opened.shared.add(units)?,
+        FilePosition::Ordered => {
             let all = exchange_numbers(caller, opened.communicator, [units as i64])?;
             let total = all.iter().map(|[units]| *units as u64).sum();
             let rank = caller.with(|p| Ok(p.communicator(opened.communicator)?.rank()))?;
@@ -130,7 +130,7 @@ fn ordered_base(caller: &mut impl Caller, opened: &Opened, rank: u32, total: u64
 pub fn access(
     caller: &mut impl Caller,
     file: usize,
-    what: What,
+    what: IoAccess,
     buffer: &Result<OwnedBuffer>,
 ) -> Result<Status> {
     let begun = begin(caller, file, what, buffer);
@@ -167,7 +167,7 @@ pub fn access(
     caller.with(|process| {
         let it = process.files.get_mut(file)?;
         it.is_dirty |= what.writes;
-        if what.place == Place::Pointer {
+        if what.place == FilePosition::Pointer {
             it.pointer = (at as u64).saturating_add(bytes.in_file.div_ceil(it.view.unit()));
         }
         Ok(())
@@ -179,7 +179,7 @@ pub fn access(
 }
 
 /// The data in one piece of memory, or room for them.
-fn in_one_piece(what: What, opened: &Opened, buffer: &OwnedBuffer) -> Result<Memory> {
+fn in_one_piece(what: IoAccess, opened: &Opened, buffer: &OwnedBuffer) -> Result<Memory> {
     let representation = opened.view.representation;
     match what.writes {
         true => representation.encode(buffer),
@@ -188,7 +188,7 @@ fn in_one_piece(what: What, opened: &Opened, buffer: &OwnedBuffer) -> Result<Mem
 }
 
 /// Reads or writes without the other processes.
-fn alone(what: What, opened: &Opened, position: u64, buffer: &OwnedBuffer) -> Result<Bytes> {
+fn alone(what: IoAccess, opened: &Opened, position: u64, buffer: &OwnedBuffer) -> Result<Bytes> {
     let least = opened.storage.least_fragment();
     let representation = opened.view.representation;
     if let Some(stream) = Stream::in_place(buffer, representation, least)? {
@@ -210,7 +210,7 @@ struct Bytes {
 }
 
 fn finish(
-    what: What,
+    what: IoAccess,
     opened: &Opened,
     stream: &Memory,
     in_file: u64,
@@ -228,15 +228,15 @@ pub fn begin_split(
     caller: &mut impl Caller,
     file: usize,
     writes: bool,
-    place: Place,
+    place: FilePosition,
     buffer: Result<OwnedBuffer>,
 ) -> Result<()> {
     let kind = SplitKind {
         writes,
         place: match place {
-            Place::At(_) => SplitPlace::At,
-            Place::Pointer => SplitPlace::Pointer,
-            Place::Shared | Place::Ordered => SplitPlace::Ordered,
+            FilePosition::At(_) => SplitPlace::At,
+            FilePosition::Pointer => SplitPlace::Pointer,
+            FilePosition::Shared | FilePosition::Ordered => SplitPlace::Ordered,
         },
     };
     let is_begun = caller.with(|process| Ok(process.files.get(file)?.split.is_some()))?;
@@ -248,7 +248,7 @@ pub fn begin_split(
             Err(Error::new(abi::ERR_OTHER, text))
         }
     };
-    let what = What {
+    let what = IoAccess {
         writes,
         place,
         together: true,

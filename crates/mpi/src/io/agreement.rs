@@ -152,7 +152,7 @@ pub(crate) fn agree_on<T>(
 }
 
 /// Numbers that the first process finds out for all.
-pub(crate) type Found = [i64; 5];
+pub(crate) type FirstNumbers = [i64; 5];
 
 pub(crate) fn class_of<T>(result: &Result<T>) -> i64 {
     result
@@ -191,8 +191,8 @@ pub(crate) fn agree_on_first<T>(
     communicator: usize,
     result: Result<T>,
     (what, arguments): (&str, [i64; 2]),
-    found: Found,
-) -> Result<(T, Found)> {
+    found: FirstNumbers,
+) -> Result<(T, FirstNumbers)> {
     let ([first, second], [one, two, three, four, five]) = (arguments, found);
     let own = [
         class_of(&result),

@@ -19,8 +19,8 @@ use crate::process::Process;
 use crate::process_table;
 
 use super::agreement::{
-    Found, WORD, agree, agree_on, agree_on_first, broadcast_first, broadcast_nearby, check_results,
-    class_of, exchange_numbers, exchange_numbers_nearby, numbers_in,
+    FirstNumbers, WORD, agree, agree_on, agree_on_first, broadcast_first, broadcast_nearby,
+    check_results, class_of, exchange_numbers, exchange_numbers_nearby, numbers_in,
 };
 use super::file::{File, Hints};
 use super::pointer::{Shared, SharedPointer};
@@ -162,7 +162,7 @@ impl First {
     }
 
     /// The numbers that all processes need: bytes of the first process's result, where pointers begin, and how the shared one is found.
-    fn numbers(&self) -> Found {
+    fn numbers(&self) -> FirstNumbers {
         let name = match &self.shared {
             FirstShared::Memory(memory) => memory.name().ok(),
             FirstShared::Stored(number) => Some([NO_PROCESS, 0, *number as i64]),
@@ -199,9 +199,9 @@ fn common_format(process: &Process, group: &Group) -> Result<u8> {
 
 /// How the processes reach each other until the file is open.
 #[derive(Clone)]
-enum By {
+enum OpeningChannel {
     /// By the program's communicator, in memory that they share if they have some.
-    Program(usize, Room),
+    Program(usize, AgreementBuffers),
     /// By the file's own communicator, with messages: used if a process is of a build that does not
     /// speak the format [`FILES_AT_ONCE`] or a later one.
     Own,
@@ -211,23 +211,23 @@ enum By {
 /// allocated in a later step, a process without memory would not take part in that step: the others would go on waiting in it, and take messages of
 /// the program for messages of the step.
 #[derive(Clone)]
-struct Room {
-    /// [`AGREED`] numbers of each process.
+struct AgreementBuffers {
+    /// [`MAX_NUMBERS`] numbers of each process.
     numbers: Memory,
-    /// [`TOLD_AT_ONCE`] bytes, sent by the first process.
+    /// [`INLINE_BYTES`] bytes, sent by the first process.
     description: Memory,
 }
 
 /// Most numbers that a process sends the others in a step.
-const AGREED: usize = 4;
+const MAX_NUMBERS: usize = 4;
 
-impl Room {
+impl AgreementBuffers {
     fn new(size: u32) -> Result<Self> {
-        let numbers = size as usize * AGREED * WORD;
-        let memory = temporary(numbers + TOLD_AT_ONCE)?;
+        let numbers = size as usize * MAX_NUMBERS * WORD;
+        let memory = temporary(numbers + INLINE_BYTES)?;
         Ok(Self {
             numbers: memory.slice(0..numbers),
-            description: memory.slice(numbers..numbers + TOLD_AT_ONCE),
+            description: memory.slice(numbers..numbers + INLINE_BYTES),
         })
     }
 
@@ -238,7 +238,7 @@ impl Room {
         communicator: usize,
         numbers: [i64; N],
     ) -> Result<Vec<[i64; N]>> {
-        let room = self.numbers.slice(0..self.numbers.len() / AGREED * N);
+        let room = self.numbers.slice(0..self.numbers.len() / MAX_NUMBERS * N);
         exchange_numbers_nearby(caller, communicator, numbers, room)
     }
 }
@@ -268,7 +268,7 @@ pub fn open(
         let files = process.file_systems.of(name);
         Ok((rank, group, format, files, several_hosts))
     })?;
-    // All return an error if it is none.
+    // If there is no common format, every process returns that error below.
     let spoken = *format.as_ref().unwrap_or(&FORMATS.lowest);
     let at_once = spoken >= FILES_AT_ONCE;
     let may_store = several_hosts && spoken >= SHARED_STORED;
@@ -276,15 +276,15 @@ pub fn open(
     let checked = format.and(check_mode(mode)).and(given).and(files);
     let none = Info::default();
     let info = info.as_ref().unwrap_or(&none);
-    let (by, own, files) = match at_once {
+    let (channel, own, files) = match at_once {
         true => {
-            let room = Room::new(group.size())?;
+            let room = AgreementBuffers::new(group.size())?;
             let (own, files) = agree_at_once(caller, (communicator, &room), checked, mode)?;
-            (By::Program(communicator, room), own, files)
+            (OpeningChannel::Program(communicator, room), own, files)
         }
         false => {
             let (own, files) = agree_in_two_steps(caller, communicator, checked, mode)?;
-            (By::Own, own, files)
+            (OpeningChannel::Own, own, files)
         }
     };
     let size = group.size();
@@ -310,7 +310,7 @@ pub fn open(
     };
     let opened = open_agreed(
         caller,
-        (by, own, rank, may_store),
+        (channel, own, rank, may_store),
         &*files,
         (name, mode, info),
         add,
@@ -327,7 +327,7 @@ const MODE: &str = "the mode";
 /// fail to do so once the others have it.
 fn agree_at_once<T>(
     caller: &mut impl Caller,
-    (communicator, room): (usize, &Room),
+    (communicator, room): (usize, &AgreementBuffers),
     checked: Result<T>,
     mode: i32,
 ) -> Result<(usize, T)> {
@@ -374,21 +374,21 @@ fn agree_in_two_steps<T>(
 }
 
 /// What the others learn of the first process's result: its bytes, which this process alone may have failed to get, and the numbers.
-type Learnt = (Option<First>, Result<Vec<u8>>, Found);
+type FirstResult = (Option<First>, Result<Vec<u8>>, FirstNumbers);
 
 /// Bytes of the message that the first process sends all others at once: the class of its error, its numbers, and as many of its result's bytes as
 /// have room.
-const TOLD_AT_ONCE: usize = 512;
+const INLINE_BYTES: usize = 512;
 
 /// The first process sends the others its result in one step, if it has few bytes.
-fn learn_at_once(
+fn share_first_result(
     caller: &mut impl Caller,
     (communicator, memory): (usize, &Memory),
     first: Result<Option<First>>,
-) -> Result<Learnt> {
+) -> Result<FirstResult> {
     let class = class_of(&first);
-    let bytes_at = WORD * (1 + Found::default().len());
-    let fits = |len: usize| len <= TOLD_AT_ONCE - bytes_at;
+    let bytes_at = WORD * (1 + FirstNumbers::default().len());
+    let fits = |len: usize| len <= INLINE_BYTES - bytes_at;
     if let Ok(Some(first)) = &first {
         memory.write_at(WORD, &bytes_of(&first.numbers()));
         if fits(first.description.len()) {
@@ -400,7 +400,7 @@ fn learn_at_once(
     let all = memory.to_vec();
     let numbers: Vec<[i64; 1]> = numbers_in(&all[..bytes_at]);
     let class = numbers[0][0];
-    let found: Found = std::array::from_fn(|at| numbers[1 + at][0]);
+    let found: FirstNumbers = std::array::from_fn(|at| numbers[1 + at][0]);
     let first = first?;
     if class != abi::SUCCESS.into() {
         return Err(Error::new(class as i32, "it has failed on rank 0"));
@@ -417,15 +417,15 @@ fn learn_at_once(
 }
 
 /// The same in two steps.
-fn learn_in_two_steps(
+fn share_first_result_in_two_steps(
     caller: &mut impl Caller,
     communicator: usize,
     first: Result<Option<First>>,
     mode: i32,
-) -> Result<Learnt> {
+) -> Result<FirstResult> {
     let found = match &first {
         Ok(Some(first)) => first.numbers(),
-        _ => Found::default(),
+        _ => FirstNumbers::default(),
     };
     let same = (MODE, [mode.into(), 0]);
     let (first, found) = agree_on_first(caller, communicator, first, same, found)?;
@@ -437,7 +437,7 @@ fn learn_in_two_steps(
 /// Opens a file whose mode all have agreed on, and adds it with where its pointers begin, and the shared one. Returns its handle.
 fn open_agreed(
     caller: &mut impl Caller,
-    (by, own, rank, may_store): (By, usize, u32, bool),
+    (channel, own, rank, may_store): (OpeningChannel, usize, u32, bool),
     files: &dyn FileSystem,
     (name, mode, info): (&Path, i32, &Info),
     add: impl FnOnce(&mut Process, (Arc<dyn Storage>, u64)) -> Result<usize>,
@@ -454,11 +454,11 @@ fn open_agreed(
         0 => First::open(files, name, how, (mode, may_store), info).map(Some),
         _ => Ok(None),
     };
-    let (first, description, [_, at, shared @ ..]) = match &by {
-        By::Program(communicator, room) => {
-            learn_at_once(caller, (*communicator, &room.description), first)?
+    let (first, description, [_, at, shared @ ..]) = match &channel {
+        OpeningChannel::Program(communicator, room) => {
+            share_first_result(caller, (*communicator, &room.description), first)?
         }
-        By::Own => learn_in_two_steps(caller, own, first, mode)?,
+        OpeningChannel::Own => share_first_result_in_two_steps(caller, own, first, mode)?,
     };
     let [_, _, number] = shared;
     let (storage, shared) = match first {
@@ -482,9 +482,11 @@ fn open_agreed(
         Ok((file, storage))
     });
     let numbers = [class_of(&added), word];
-    let description = match &by {
-        By::Program(communicator, room) => room.exchange(caller, *communicator, numbers),
-        By::Own => exchange_numbers(caller, own, numbers),
+    let description = match &channel {
+        OpeningChannel::Program(communicator, room) => {
+            room.exchange(caller, *communicator, numbers)
+        }
+        OpeningChannel::Own => exchange_numbers(caller, own, numbers),
     };
     let (file, storage) = added?;
     let failed = |[class, _]: &[i64; 2]| *class != abi::SUCCESS.into();

@@ -7,7 +7,7 @@ use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_wire::window::Run;
 
 use super::combining::{Runs, Staging, Update, basic_of, operands};
-use super::state::{Place, Window};
+use super::state::{Window, WindowMemory};
 use crate::abi;
 use crate::buffer::Buffer;
 use crate::datatype::{Basic, Datatype, Elements};
@@ -164,7 +164,7 @@ impl Window {
             Some(offset.checked_add(hull.start)?..offset.checked_add(hull.end)?)
         });
         let size = self.sizes[rank as usize] as i64;
-        let is_dynamic = matches!(self.place, Place::Attached(_));
+        let is_dynamic = matches!(self.place, WindowMemory::Attached(_));
         match range {
             Some(range) if is_dynamic || range.start >= 0 && range.end <= size => Ok(range),
             Some(range) if range.is_empty() => Ok(range),
@@ -176,7 +176,7 @@ impl Window {
     #[inline]
     fn reach(&self, rank: u32, range: &Range<i64>) -> Result<Option<Reached<'_>>> {
         match &self.place {
-            Place::Area(area) => Ok(Some(Reached {
+            WindowMemory::Area(area) => Ok(Some(Reached {
                 memory: area.memory(),
                 base: area.start(rank) as i64,
             })),
@@ -192,7 +192,7 @@ impl Window {
     /// Whether a range of this process's own memory begins and ends in different pieces.
     fn spans_pieces(&self, range: &Range<i64>) -> bool {
         let has = |offset: i64| self.locate(offset, 1).is_some();
-        matches!(self.place, Place::Attached(_)) && has(range.start) && has(range.end - 1)
+        matches!(self.place, WindowMemory::Attached(_)) && has(range.start) && has(range.end - 1)
     }
 
     fn own(&self, range: &Range<i64>) -> Result<Reached<'_>> {
@@ -219,12 +219,12 @@ impl Window {
             (end <= memory.len() as u64).then_some(at as usize)
         };
         match &self.place {
-            Place::Area(_) => None,
-            Place::Own(memory) => {
+            WindowMemory::Area(_) => None,
+            WindowMemory::Own(memory) => {
                 let at = inside(memory, u64::try_from(offset).ok()?)?;
                 Some((memory, at))
             }
-            Place::Attached(attached) => attached.iter().find_map(|memory| {
+            WindowMemory::Attached(attached) => attached.iter().find_map(|memory| {
                 let at = (offset as u64).checked_sub(memory.as_ptr().addr() as u64)?;
                 Some((memory, inside(memory, at)?))
             }),
@@ -345,7 +345,7 @@ impl Process {
                 let text = "the last pair's gap is outside of the window's memory";
                 return Err(Error::new(abi::ERR_RMA_RANGE, text));
             }
-            let Place::Area(area) = &window.place else {
+            let WindowMemory::Area(area) = &window.place else {
                 work.apply(memory, at, run.count as usize);
                 return Ok(());
             };

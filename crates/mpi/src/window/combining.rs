@@ -16,7 +16,7 @@ const LARGEST: usize = 32;
 /// The change of elements of a predefined type.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Update {
-    what: What,
+    op: UpdateOp,
     pub(super) basic: Basic,
     /// Bytes from one element to the next, in operands too.
     unit: usize,
@@ -25,7 +25,7 @@ pub(super) struct Update {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum What {
+enum UpdateOp {
     Combine(Kernel, Op),
     CompareAndSwap,
 }
@@ -37,19 +37,19 @@ impl Update {
             let text = format!("{} is not defined for the datatype", op.name());
             Error::new(abi::ERR_OP, text)
         })?;
-        Ok(Self::new(What::Combine(kernel, op), basic))
+        Ok(Self::new(UpdateOp::Combine(kernel, op), basic))
     }
 
     /// Comparing, and swapping equal elements (MPI 5.0 §12.3.4).
     pub(super) fn compare_and_swap(basic: Basic) -> Self {
-        Self::new(What::CompareAndSwap, basic)
+        Self::new(UpdateOp::CompareAndSwap, basic)
     }
 
-    fn new(what: What, basic: Basic) -> Self {
+    fn new(op: UpdateOp, basic: Basic) -> Self {
         let unit = basic.extent();
         let is_dense = basic.size() == unit;
         Self {
-            what,
+            op,
             basic,
             unit,
             is_dense,
@@ -59,7 +59,7 @@ impl Update {
     /// Whether it is this operation on this type.
     #[inline]
     pub(super) fn is(&self, op: Op, basic: Basic) -> bool {
-        self.basic == basic && matches!(self.what, What::Combine(_, own) if own == op)
+        self.basic == basic && matches!(self.op, UpdateOp::Combine(_, own) if own == op)
     }
 
     /// Whether no element has a gap.
@@ -79,9 +79,9 @@ impl Update {
 
     /// Its number in notices.
     pub(super) fn number(&self) -> u16 {
-        match self.what {
-            What::Combine(_, op) => op as u16,
-            What::CompareAndSwap => COMPARE_AND_SWAP,
+        match self.op {
+            UpdateOp::Combine(_, op) => op as u16,
+            UpdateOp::CompareAndSwap => COMPARE_AND_SWAP,
         }
     }
 
@@ -94,18 +94,18 @@ impl Update {
     /// How many operands there are for each element.
     #[inline]
     pub(super) fn operands(&self) -> usize {
-        match self.what {
-            What::Combine(_, Op::NoOp) => 0,
-            What::Combine(..) => 1,
-            What::CompareAndSwap => 2,
+        match self.op {
+            UpdateOp::Combine(_, Op::NoOp) => 0,
+            UpdateOp::Combine(..) => 1,
+            UpdateOp::CompareAndSwap => 2,
         }
     }
 
-    /// Works on `count` elements of `memory` from the byte `at` on, with operands from `data`; of a comparison, `compare` is the other one.
-    /// Returns their old values first, if there is a result.
+    /// Works on `count` elements of `memory` from the byte `at` on, with operands from `data`. For compare-and-swap `count` is 1,
+    /// `compare` the expected value and `data` the new one; otherwise `compare` is not used. Their old values are first copied to `fetched`, if there is one.
     ///
     /// # Panics
-    /// If the memory, or one of the others, has not so many.
+    /// If a buffer has fewer elements.
     #[inline]
     pub(super) fn apply(
         &self,
@@ -119,15 +119,15 @@ impl Update {
         if let Some(mut fetched) = fetched {
             copy_one(&mut fetched, 0, Source::from(memory), at, len);
         }
-        match &self.what {
-            What::Combine(_, Op::NoOp) => {}
-            What::Combine(_, Op::Replace) => {
+        match &self.op {
+            UpdateOp::Combine(_, Op::NoOp) => {}
+            UpdateOp::Combine(_, Op::Replace) => {
                 copy_one(&mut Target::from(memory), at, data, 0, len);
             }
-            What::Combine(kernel, _) => {
+            UpdateOp::Combine(kernel, _) => {
                 kernel.apply(data, &mut Target::from(memory).part(at, len), count);
             }
-            What::CompareAndSwap => {
+            UpdateOp::CompareAndSwap => {
                 let (mut old, mut expected) = ([0; LARGEST], [0; LARGEST]);
                 let (old, expected) = (&mut old[..unit], &mut expected[..unit]);
                 copy_one(

@@ -9,7 +9,7 @@ use causeway_engine::Memory;
 
 use super::area::{self, Area};
 use super::epoch::Epoch;
-use super::state::{Flavor, Other, Place, Window};
+use super::state::{Flavor, Other, Window, WindowMemory};
 use super::waiting::Waiting;
 use crate::abi;
 use crate::attributes::Attributes;
@@ -109,13 +109,15 @@ impl Process {
                     return Ok(Some(active));
                 }
                 let place = match sharing.into_memory() {
-                    Some(memory) => Place::Area(Box::new(Area::new(memory, begun.layout()?.0))),
+                    Some(memory) => {
+                        WindowMemory::Area(Box::new(Area::new(memory, begun.layout()?.0)))
+                    }
                     None if begun.offered.flavor == Flavor::Shared => {
                         self.free_communicator(begun.communicator)?;
                         let text = "the processes of the communicator cannot share memory";
                         return Err(Error::new(abi::ERR_RMA_SHARED, text));
                     }
-                    None => Place::Own(temporary(begun.offered.size as usize)?),
+                    None => WindowMemory::Own(temporary(begun.offered.size as usize)?),
                 };
                 self.enter_window(begun, place).map(Some)
             }
@@ -137,18 +139,18 @@ impl Process {
             return first.ok_or_else(|| Error::new(abi::ERR_INTERN, "nothing to share"));
         }
         let place = match begun.offered.memory.take() {
-            Some(memory) => Place::Own(memory),
-            None => Place::Attached(Vec::new()),
+            Some(memory) => WindowMemory::Own(memory),
+            None => WindowMemory::Attached(Vec::new()),
         };
         self.enter_window(begun, place)
     }
 
     /// Adds the window, and starts a barrier: the window may be used once all processes have added
     /// it.
-    fn enter_window(&mut self, begun: &mut Begun, place: Place) -> Result<Active> {
+    fn enter_window(&mut self, begun: &mut Begun, place: WindowMemory) -> Result<Active> {
         let communicator = self.communicator(begun.communicator)?;
         let ranks = communicator.size();
-        let is_served = !matches!(place, Place::Area(_));
+        let is_served = !matches!(place, WindowMemory::Area(_));
         let window = Window {
             number: communicator.number,
             communicator: begun.communicator,

@@ -2,7 +2,7 @@
 
 use causeway_engine::Memory;
 
-use super::state::{Place, Window};
+use super::state::{Window, WindowMemory};
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -40,10 +40,12 @@ impl Process {
         };
         let (size, unit) = (window.sizes[rank], window.units[rank]);
         Ok(match &window.place {
-            Place::Area(area) => (size, unit, Some(area.segment(rank, size))),
-            Place::Own(memory) if rank as u32 == window.rank => (size, unit, Some(memory.clone())),
-            Place::Own(_) => (0, unit, None),
-            Place::Attached(_) => {
+            WindowMemory::Area(area) => (size, unit, Some(area.segment(rank, size))),
+            WindowMemory::Own(memory) if rank as u32 == window.rank => {
+                (size, unit, Some(memory.clone()))
+            }
+            WindowMemory::Own(_) => (0, unit, None),
+            WindowMemory::Attached(_) => {
                 let text = "the memory of a dynamic window is not known to it";
                 return Err(Error::new(abi::ERR_RMA_FLAVOR, text));
             }
@@ -52,7 +54,7 @@ impl Process {
 
     /// Adds memory to a dynamic window.
     pub fn attach(&mut self, handle: usize, memory: Memory) -> Result<()> {
-        let Place::Attached(attached) = &mut self.window_mut(handle)?.place else {
+        let WindowMemory::Attached(attached) = &mut self.window_mut(handle)?.place else {
             return Err(not_dynamic());
         };
         let (start, len) = (memory.as_ptr().addr(), memory.len());
@@ -70,7 +72,7 @@ impl Process {
 
     /// Takes memory away from a dynamic window, which begins at this address.
     pub fn detach(&mut self, handle: usize, start: usize) -> Result<()> {
-        let Place::Attached(attached) = &mut self.window_mut(handle)?.place else {
+        let WindowMemory::Attached(attached) = &mut self.window_mut(handle)?.place else {
             return Err(not_dynamic());
         };
         let at = attached

@@ -3,7 +3,7 @@
 use causeway_engine::{Awaited, SharedMemoryStep, SharedMemoryWait};
 use causeway_wire::window::Notice;
 
-use super::state::Place;
+use super::state::WindowMemory;
 use crate::error::Result;
 use crate::process::{Process, Waited};
 
@@ -49,7 +49,7 @@ impl Process {
         rank: Option<i32>,
         exclusive: bool,
     ) -> Result<Waited<()>> {
-        if let Place::Area(_) = self.window(handle)?.place {
+        if let WindowMemory::Area(_) = self.window(handle)?.place {
             let waited = self.look_for_locks(handle, rank, exclusive);
             match waited {
                 Ok(Waited::NotYet(_)) => {}
@@ -67,7 +67,7 @@ impl Process {
                 return Ok(Some(()));
             }
             let window = process.window(handle)?;
-            if let Place::Area(area) = &window.place {
+            if let WindowMemory::Area(area) = &window.place {
                 match rank {
                     Some(rank) => area.wait(rank as u32, window.rank),
                     None => (0..window.group.size()).for_each(|of| area.wait(of, window.rank)),
@@ -119,7 +119,7 @@ impl Process {
                 continue;
             }
             let is_held = match &window.place {
-                Place::Area(area) => area.try_lock(rank, window.rank, exclusive).is_ok(),
+                WindowMemory::Area(area) => area.try_lock(rank, window.rank, exclusive).is_ok(),
                 _ => window.others[rank as usize].is_granted,
             };
             if !is_held {
@@ -179,7 +179,7 @@ impl Process {
         window.epoch.locked -= 1;
         window.others[rank as usize].is_granted = false;
         let number = window.number;
-        let Place::Area(area) = &window.place else {
+        let WindowMemory::Area(area) = &window.place else {
             return self.notify_rank(handle, rank, &Notice::Unlock { window: number });
         };
         for waiting in area.unlock(rank, exclusive) {
@@ -234,7 +234,7 @@ impl Process {
 
     fn stripe_holder(&self, handle: usize, rank: u32, at: usize) -> Result<Option<u32>> {
         Ok(match &self.window(handle)?.place {
-            Place::Area(area) => area.stripe(rank, at).0.holder(),
+            WindowMemory::Area(area) => area.stripe(rank, at).0.holder(),
             _ => None,
         })
     }

@@ -1,6 +1,6 @@
 //! One-sided communication (MPI 5.0 chapter 12): windows of memory that other processes read, write and combine with.
 //!
-//! A `Window` has one of two kinds of memory (`Place`), for all of its processes alike:
+//! A `Window` has one of two kinds of memory (`WindowMemory`), for all of its processes alike:
 //!
 //! - **An area** (`area`): memory that all of them have mapped, where `MPI_Win_allocate` and `MPI_Win_allocate_shared` are called by
 //!   processes of one host. The accessing process uses loads and stores; the process whose memory it is takes no part.

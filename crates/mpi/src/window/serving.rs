@@ -21,7 +21,7 @@ impl Process {
     pub(crate) fn handle_notices(&mut self) {
         self.drain_notices_sent();
         let mut messages = Vec::new();
-        while self.endpoint.changes().1 > 0 {
+        while self.endpoint.change_counts().1 > 0 {
             let found = (self.endpoint).testunexpected(MOST, Duration::ZERO, &mut messages);
             if found.unwrap_or(0) == 0 {
                 break;

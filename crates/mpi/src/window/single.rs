@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use causeway_sys::blocks::{Source, Target, copy_one};
 
 use super::area::Area;
-use super::state::{Place, Window};
+use super::state::{Window, WindowMemory};
 use crate::datatype::{Basic, Form, Scalar};
 use crate::process::Process;
 use crate::reduction::Op;
@@ -107,7 +107,7 @@ fn reached(
     (rank, displacement): (i32, i64),
     len: usize,
 ) -> Option<(&Area, u32, usize)> {
-    let Place::Area(area) = &window.place else {
+    let WindowMemory::Area(area) = &window.place else {
         return None;
     };
     let at = usize::try_from(rank).ok()?;

@@ -73,7 +73,7 @@ pub struct Window {
     pub(super) sizes: Vec<u64>,
     /// Bytes of one unit of displacement, for each process's memory.
     pub(super) units: Vec<u64>,
-    pub(super) place: Place,
+    pub(super) place: WindowMemory,
     pub(super) epoch: Epoch,
     /// State of each other process with regard to this window, by rank.
     pub(super) others: Vec<Other>,
@@ -93,7 +93,7 @@ pub struct Window {
 
 /// Where the memory is.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum WindowMemory {
     /// All of it, in an area that all have mapped.
     Area(Box<Area>),
     /// This process's.
@@ -190,9 +190,9 @@ impl Window {
     /// This process's memory, unless the window is dynamic.
     pub fn memory(&self) -> Option<Memory> {
         match &self.place {
-            Place::Area(area) => Some(area.segment(self.rank as usize, self.size())),
-            Place::Own(memory) => Some(memory.clone()),
-            Place::Attached(_) => None,
+            WindowMemory::Area(area) => Some(area.segment(self.rank as usize, self.size())),
+            WindowMemory::Own(memory) => Some(memory.clone()),
+            WindowMemory::Attached(_) => None,
         }
     }
 
@@ -245,7 +245,7 @@ impl Window {
     }
 
     pub(super) fn is_direct(&self) -> bool {
-        matches!(self.place, Place::Area(_))
+        matches!(self.place, WindowMemory::Area(_))
     }
 }
 

@@ -159,7 +159,7 @@ class RawFile(io.RawIOBase):
         return self._file.write(_octets(data), offset)
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
-        """Ranges, each from a first byte to one behind the last, with one request to each server for all of them."""
+        """Ranges, each from a first byte to one behind the last, cut at the end of the file, with one request to each server for all of them."""
         return self._file.read_ranges(list(ranges))
 
     def seek(self, offset: int, whence: int = 0) -> int:

@@ -101,7 +101,7 @@ pub struct Network {
     /// From each node to its switch, then from each switch to its node, then from each switch upwards, then down to it.
     legs: Vec<Leg>,
     /// The way of the present frame.
-    way: Vec<Hop>,
+    route: Vec<Hop>,
     /// The legs of that way that lead down, last first.
     descents: Vec<usize>,
     lost: u64,
@@ -147,7 +147,7 @@ impl Network {
             legs,
             routing: topology.routing(),
             topology,
-            way: Vec::new(),
+            route: Vec::new(),
             descents: Vec::new(),
             lost: 0,
             chosen: BTreeMap::new(),
@@ -251,7 +251,7 @@ impl Network {
     }
 
     /// Collects the legs from `from` to `to`, which both exist.
-    fn find_way(&mut self, now: Time, from: NodeId, to: NodeId) {
+    fn find_route(&mut self, now: Time, from: NodeId, to: NodeId) {
         let nodes = self.nodes();
         let (up, down) = (2 * nodes, 2 * nodes + self.topology.cables());
         let hop = |leg| Hop {
@@ -259,31 +259,31 @@ impl Network {
             start: 0,
             end: 0,
         };
-        self.way.clear();
-        self.way.push(hop(from));
-        let (mut here, _) = self.topology.node(from);
-        let (mut there, _) = self.topology.node(to);
+        self.route.clear();
+        self.route.push(hop(from));
+        let (mut up_switch, _) = self.topology.node(from);
+        let (mut down_switch, _) = self.topology.node(to);
         self.descents.clear();
-        if here != there && self.topology.tops() > 0 {
+        if up_switch != down_switch && self.topology.tops() > 0 {
             let (top, tops) = (self.choose(now, from, to), self.topology.tops());
-            self.way.push(hop(up + here * tops + top));
-            self.descents.push(down + there * tops + top);
-            there = here;
+            self.route.push(hop(up + up_switch * tops + top));
+            self.descents.push(down + down_switch * tops + top);
+            down_switch = up_switch;
         }
-        while here != there {
-            let (here_above, here_depth, _) = self.topology.above(here);
-            let (there_above, there_depth, _) = self.topology.above(there);
-            if here_depth >= there_depth {
-                self.way.push(hop(up + here - 1));
-                here = here_above;
+        while up_switch != down_switch {
+            let (up_above, up_depth, _) = self.topology.above(up_switch);
+            let (down_above, down_depth, _) = self.topology.above(down_switch);
+            if up_depth >= down_depth {
+                self.route.push(hop(up + up_switch - 1));
+                up_switch = up_above;
             } else {
-                self.descents.push(down + there - 1);
-                there = there_above;
+                self.descents.push(down + down_switch - 1);
+                down_switch = down_above;
             }
         }
-        self.way
+        self.route
             .extend(self.descents.iter().rev().map(|&leg| hop(leg)));
-        self.way.push(hop(nodes + to));
+        self.route.push(hop(nodes + to));
     }
 
     /// Sends a frame of `bytes`, whose first byte leaves at `now` at the earliest.
@@ -301,13 +301,13 @@ impl Network {
                 arrives: None,
             };
         }
-        self.find_way(now, from, to);
+        self.find_route(now, from, to);
         // When the frame's head and tail reach the beginning of the present leg.
         let (mut head, mut tail) = (now, now);
         let mut left = now;
-        for place in 0..self.way.len() {
+        for place in 0..self.route.len() {
             let room_at = self.room_at(now, place, bytes);
-            let hop = &mut self.way[place];
+            let hop = &mut self.route[place];
             let leg = &mut self.legs[hop.leg];
             let length = duration_at(bytes, leg.bytes_per_second);
             let ready = head.max(tail.saturating_sub(length));
@@ -340,7 +340,7 @@ impl Network {
         }
         self.return_credits(bytes);
         if self.routing == Routing::LeastBusy
-            && let Some(&first) = self.way.get(1)
+            && let Some(&first) = self.route.get(1)
         {
             let tops = self.topology.tops().max(1);
             let top = (first.leg.saturating_sub(2 * self.nodes())) % tops;
@@ -354,10 +354,10 @@ impl Network {
 
     /// When the sender on leg `place` of the way has credits for the next output's buffer.
     fn room_at(&mut self, now: Time, place: usize, bytes: u64) -> Time {
-        let Some(next) = self.way.get(place + 1) else {
+        let Some(next) = self.route.get(place + 1) else {
             return 0;
         };
-        let latency = self.legs[self.way[place].leg].latency;
+        let latency = self.legs[self.route[place].leg].latency;
         match &mut self.legs[next.leg] {
             leg if leg.when_full == WhenFull::Credit => leg.room_at(now, bytes, latency),
             _ => 0,
@@ -366,10 +366,10 @@ impl Network {
 
     /// Notes when the frame's credits are back on each leg of its way.
     fn return_credits(&mut self, bytes: u64) {
-        for place in 1..self.way.len() {
-            let latency = self.legs[self.way[place - 1].leg].latency;
-            let end = self.way[place].end;
-            let leg = &mut self.legs[self.way[place].leg];
+        for place in 1..self.route.len() {
+            let latency = self.legs[self.route[place - 1].leg].latency;
+            let end = self.route[place].end;
+            let leg = &mut self.legs[self.route[place].leg];
             if leg.when_full == WhenFull::Credit {
                 let back = end.saturating_add(latency).saturating_add(leg.credit_time);
                 let at = leg.owed.partition_point(|(other, _)| *other <= back);
@@ -381,10 +381,10 @@ impl Network {
     /// Holds the frame on each leg until the next output's buffer has room for its tail; returns when that has left its
     /// sender.
     fn hold_back(&mut self) -> Option<Time> {
-        let last = self.way.last()?;
+        let last = self.route.last()?;
         let mut end = last.end;
         let mut next = last.leg;
-        for hop in self.way.iter().rev().skip(1) {
+        for hop in self.route.iter().rev().skip(1) {
             let (slack, switch_latency) = {
                 let next = &self.legs[next];
                 (next.slack, next.switch_latency)

@@ -362,7 +362,7 @@ impl CardState {
         }
     }
 
-    /// Notes a doorbell, before it is passed to the program as an input.
+    /// Notes a doorbell, before it is passed to the firmware as an input.
     pub(crate) fn ring(&mut self, now: Time, vi: u32, side: Side) {
         if let (Some(rung), Side::Send) = (self.rung.get_mut(vi as usize), side) {
             rung.push_back(now);
@@ -399,7 +399,7 @@ impl CardState {
         }
     }
 
-    /// Assigns the next number to a doorbell, as the program does.
+    /// Assigns the next number to a doorbell, as the firmware does.
     fn notice(&mut self, now: Time) {
         self.noticed += 1;
         let place = self.noticed as usize % self.remembered.len();

@@ -32,7 +32,7 @@ pub mod world;
 
 pub use card_full::CardFull;
 pub use host::{Action, Await, Completed, Process};
-pub use plan::{BuildError, Plan, Room};
+pub use plan::{BuffersPerInterface, BuildError, Plan};
 pub use record::{Mark, Record, Stage};
 pub use vi_plan::{Queues, ViPlan};
 pub use world::{Ended, World};

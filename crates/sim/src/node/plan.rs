@@ -22,14 +22,14 @@ const TAG: u32 = 1;
 /// Card memory in proportion to a node's virtual interfaces, up to the limits of the settings: in a star, the memory that
 /// the centre needs would be far too much for all others.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct BuffersPerInterface {
     /// Buffers and frames for sending, for each interface.
     pub sending: u32,
     /// Buffers for receiving, for each interface.
     pub receiving: u32,
 }
 
-impl Room {
+impl BuffersPerInterface {
     fn limit(self, limits: &mut Limits, vis: u32) {
         let most_sending = limits.buffers - limits.receive_buffers;
         let sending = most_sending.min(self.sending.saturating_mul(vis));
@@ -67,7 +67,7 @@ pub struct Plan {
     /// Nodes and cables.
     pub topology: Topology,
     /// Card memory of a node for its interfaces; if `None`, as much as the settings state.
-    pub room: Option<Room>,
+    pub room: Option<BuffersPerInterface>,
     /// Offset in its page at which a message's data begins.
     pub data_offset: u32,
     /// Longest message.
@@ -192,7 +192,7 @@ impl Plan {
 struct NodeBuild<'a> {
     profile: &'a Profile,
     settings: &'a Settings,
-    room: Option<Room>,
+    room: Option<BuffersPerInterface>,
     stride: u64,
     data_offset: u32,
     longest_message: u32,

@@ -234,7 +234,7 @@ impl World {
                 card.queue_frame(&self.frames, frame);
                 self.send_if_idle(node);
             }
-            Event::NetSent { node, token } => self.sent(node, token),
+            Event::NetSent { node, token } => self.on_sent(node, token),
             Event::NetReceive { node, buffer } => {
                 let card = &mut self.nodes[node as usize].card;
                 card.armed.push_back(BufferId(buffer));
@@ -298,7 +298,7 @@ impl World {
         }
     }
 
-    /// Wakes the processors that an input concerns, and reports to the program how many doorbells they have polled.
+    /// Wakes the processors that an input concerns, and reports to the firmware how many doorbells they have polled.
     fn wake(&mut self, node: u32, from: Option<DmaEngine>) {
         let now = self.events.now();
         let Node { firmware, card, .. } = &mut self.nodes[node as usize];
@@ -548,7 +548,7 @@ impl World {
         let burst = u64::from(frame.bytes).min(self.profile.io_bus.burst_bytes);
         let last = now + self.network.leaving_time(node as usize, burst);
         let late = last.saturating_sub(begun.left);
-        self.leaves(
+        self.schedule_departure(
             node,
             number,
             Begun {
@@ -593,12 +593,12 @@ impl World {
         self.next_frame_ahead(node);
         match (frame.fill, self.frames.get_mut(number)) {
             (Some(_), Some(frame)) => frame.begun = Some(begun),
-            _ => self.leaves(node, number, begun),
+            _ => self.schedule_departure(node, number, begun),
         }
     }
 
     /// Fixes when a frame leaves and arrives.
-    fn leaves(&mut self, node: u32, number: u32, begun: Begun) {
+    fn schedule_departure(&mut self, node: u32, number: u32, begun: Begun) {
         let Some(frame) = self.frames.get(number).copied() else {
             return;
         };
@@ -625,7 +625,7 @@ impl World {
         }
     }
 
-    fn sent(&mut self, node: u32, token: causeway_firmware::Token) {
+    fn on_sent(&mut self, node: u32, token: causeway_firmware::Token) {
         let now = self.events.now();
         let card = &mut self.nodes[node as usize].card;
         card.transfer_finished(DmaEngine::NetSend);

@@ -13,7 +13,7 @@ mod tests;
 pub mod units;
 
 pub use reader::FileError;
-pub(crate) use reader::{Found, Section, Source};
+pub(crate) use reader::{Section, Source, Sourced};
 
 use causeway_firmware::{Reliability, Step};
 

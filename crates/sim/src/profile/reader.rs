@@ -74,7 +74,7 @@ pub(crate) struct Section<'a> {
 
 /// A value that was read, and its position.
 #[derive(Clone, Debug)]
-pub(crate) struct Found<T> {
+pub(crate) struct Sourced<T> {
     pub(crate) value: T,
     pub(crate) span: Range<usize>,
 }
@@ -208,7 +208,7 @@ impl<'a> Section<'a> {
     }
 
     /// A quantity with its source.
-    pub(crate) fn quantity(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
+    pub(crate) fn quantity(&mut self, key: &str, kind: Kind) -> Result<Sourced<u64>, FileError> {
         let value = self.sourced(key)?;
         let found = self.as_quantity(key, &value, kind)?;
         let (least, most, allowed) = kind.of_hardware();
@@ -222,7 +222,7 @@ impl<'a> Section<'a> {
     }
 
     /// A quantity with its source that must not be 0.
-    pub(crate) fn positive(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
+    pub(crate) fn positive(&mut self, key: &str, kind: Kind) -> Result<Sourced<u64>, FileError> {
         let found = self.quantity(key, kind)?;
         if found.value == 0 {
             let path = self.path(key);
@@ -252,7 +252,7 @@ impl<'a> Section<'a> {
         key: &str,
         value: &Spanned<DeValue<'a>>,
         kind: Kind,
-    ) -> Result<Found<u64>, FileError> {
+    ) -> Result<Sourced<u64>, FileError> {
         let span = value.span();
         let text = value.get_ref().as_str().ok_or_else(|| {
             let path = self.path(key);
@@ -262,7 +262,7 @@ impl<'a> Section<'a> {
             )
         })?;
         match units::parse(text, kind) {
-            Ok(value) => Ok(Found { value, span }),
+            Ok(value) => Ok(Sourced { value, span }),
             Err(message) => Err(self.error(&span, format!("`{}` = {message}", self.path(key)))),
         }
     }
@@ -273,7 +273,7 @@ impl<'a> Section<'a> {
         key: &str,
         least: u64,
         most: u64,
-    ) -> Result<Found<u64>, FileError> {
+    ) -> Result<Sourced<u64>, FileError> {
         let value = self.sourced(key)?;
         self.as_count(key, &value, least, most)
     }
@@ -284,13 +284,13 @@ impl<'a> Section<'a> {
         value: &Spanned<DeValue<'a>>,
         least: u64,
         most: u64,
-    ) -> Result<Found<u64>, FileError> {
+    ) -> Result<Sourced<u64>, FileError> {
         let span = value.span();
         let count = value.get_ref().as_integer().and_then(|integer| {
             u64::from_str_radix(&integer.as_str().replace('_', ""), integer.radix()).ok()
         });
         match count.filter(|count| (least..=most).contains(count)) {
-            Some(value) => Ok(Found { value, span }),
+            Some(value) => Ok(Sourced { value, span }),
             None => Err(self.error(
                 &span,
                 format!(
@@ -306,7 +306,7 @@ impl<'a> Section<'a> {
         &mut self,
         key: &str,
         words: &[(&str, T)],
-    ) -> Result<Found<T>, FileError> {
+    ) -> Result<Sourced<T>, FileError> {
         let value = self.sourced(key)?;
         self.as_word(key, &value, words)
     }
@@ -316,11 +316,11 @@ impl<'a> Section<'a> {
         key: &str,
         value: &Spanned<DeValue<'a>>,
         words: &[(&str, T)],
-    ) -> Result<Found<T>, FileError> {
+    ) -> Result<Sourced<T>, FileError> {
         let span = value.span();
         let text = value.get_ref().as_str();
         match words.iter().find(|(word, _)| Some(*word) == text) {
-            Some(&(_, value)) => Ok(Found { value, span }),
+            Some(&(_, value)) => Ok(Sourced { value, span }),
             None => {
                 let allowed: Vec<String> = words
                     .iter()
@@ -389,7 +389,11 @@ impl<'a> Section<'a> {
     }
 
     /// A quantity without a source, as users write it.
-    pub(crate) fn own_quantity(&mut self, key: &str, kind: Kind) -> Result<Found<u64>, FileError> {
+    pub(crate) fn own_quantity(
+        &mut self,
+        key: &str,
+        kind: Kind,
+    ) -> Result<Sourced<u64>, FileError> {
         let value = self.need(key)?;
         self.as_quantity(key, &value, kind)
     }
@@ -400,7 +404,7 @@ impl<'a> Section<'a> {
         key: &str,
         least: u64,
         most: u64,
-    ) -> Result<Found<u64>, FileError> {
+    ) -> Result<Sourced<u64>, FileError> {
         let value = self.need(key)?;
         self.as_count(key, &value, least, most)
     }
@@ -410,17 +414,17 @@ impl<'a> Section<'a> {
         &mut self,
         key: &str,
         words: &[(&str, T)],
-    ) -> Result<Found<T>, FileError> {
+    ) -> Result<Sourced<T>, FileError> {
         let value = self.need(key)?;
         self.as_word(key, &value, words)
     }
 
     /// `true` or `false` without a source.
-    pub(crate) fn own_flag(&mut self, key: &str) -> Result<Found<bool>, FileError> {
+    pub(crate) fn own_flag(&mut self, key: &str) -> Result<Sourced<bool>, FileError> {
         let value = self.need(key)?;
         let span = value.span();
         match value.get_ref().as_bool() {
-            Some(value) => Ok(Found { value, span }),
+            Some(value) => Ok(Sourced { value, span }),
             None => Err(self.error(&span, format!("`{}` must be true or false", self.path(key)))),
         }
     }
@@ -431,7 +435,7 @@ impl<'a> Section<'a> {
         key: &str,
         least: f64,
         most: f64,
-    ) -> Result<Found<f64>, FileError> {
+    ) -> Result<Sourced<f64>, FileError> {
         let value = self.need(key)?;
         let span = value.span();
         let text = match value.get_ref() {
@@ -441,7 +445,7 @@ impl<'a> Section<'a> {
         };
         let number = text.parse::<f64>().ok();
         match number.filter(|number| (least..=most).contains(number)) {
-            Some(value) => Ok(Found { value, span }),
+            Some(value) => Ok(Sourced { value, span }),
             None => Err(self.error(
                 &span,
                 format!(
@@ -457,7 +461,7 @@ impl<'a> Section<'a> {
         &mut self,
         key: &str,
         kind: Kind,
-    ) -> Result<Vec<Found<u64>>, FileError> {
+    ) -> Result<Vec<Sourced<u64>>, FileError> {
         let value = self.need(key)?;
         let span = value.span();
         let found = match value.get_ref().as_array() {
@@ -495,7 +499,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list of names without sources, with at least one. Whole numbers are names too.
-    pub(crate) fn own_texts(&mut self, key: &str) -> Result<Vec<Found<String>>, FileError> {
+    pub(crate) fn own_texts(&mut self, key: &str) -> Result<Vec<Sourced<String>>, FileError> {
         let value = self.need(key)?;
         let path = self.path(key);
         let wrong = format!("`{path}` must be a list of names or numbers with at least one entry");
@@ -510,7 +514,7 @@ impl<'a> Section<'a> {
                     DeValue::Integer(number) => number.as_str().to_owned(),
                     _ => return Err(self.error(&entry.span(), wrong.clone())),
                 };
-                Ok(Found {
+                Ok(Sourced {
                     value: text,
                     span: entry.span(),
                 })
@@ -519,7 +523,7 @@ impl<'a> Section<'a> {
     }
 
     /// A list of single values without sources, as they are written, texts without their quotes; with at least one.
-    pub(crate) fn own_values(&mut self, key: &str) -> Result<Vec<Found<String>>, FileError> {
+    pub(crate) fn own_values(&mut self, key: &str) -> Result<Vec<Sourced<String>>, FileError> {
         let value = self.need(key)?;
         let wrong = format!(
             "`{}` must be a list of values with at least one entry",
@@ -541,7 +545,7 @@ impl<'a> Section<'a> {
                         .unwrap_or_default()
                         .to_owned(),
                 };
-                Ok(Found {
+                Ok(Sourced {
                     value,
                     span: entry.span(),
                 })
@@ -576,11 +580,11 @@ impl<'a> Section<'a> {
     }
 
     /// Text without a source.
-    pub(crate) fn text(&mut self, key: &str) -> Result<Found<String>, FileError> {
+    pub(crate) fn text(&mut self, key: &str) -> Result<Sourced<String>, FileError> {
         let value = self.need(key)?;
         let span = value.span();
         match value.get_ref().as_str() {
-            Some(text) => Ok(Found {
+            Some(text) => Ok(Sourced {
                 value: text.to_owned(),
                 span,
             }),

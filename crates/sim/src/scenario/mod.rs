@@ -43,7 +43,7 @@ pub use keys::{Key, is_list, keys};
 pub use measure::{Measure, Parts, Summary, summarize};
 pub use program::{ProgramSetup, Runnable};
 pub use read::{WORKLOADS, read};
-pub use setup::{Cards, Changes, Scenario, ScenarioError, Step, Variant, What, Workload};
+pub use setup::{Cards, Changes, Scenario, ScenarioError, ScenarioKind, Step, Variant, Workload};
 
 use crate::node::Record;
 use crate::workloads::Keep;
@@ -52,9 +52,9 @@ impl Step<'_> {
     /// Runs it.
     pub fn run(&self, keep: Keep) -> Result<(Vec<Measure>, Record), ScenarioError> {
         match self.what {
-            What::Cards(cards) => Ok(run::cards(cards, self, keep)?),
-            What::Program(setup) => Ok(setup.run(keep)?),
-            What::Jobs(jobs) => Ok(jobs.run(self.replication)?),
+            ScenarioKind::Cards(cards) => Ok(run::cards(cards, self, keep)?),
+            ScenarioKind::Program(setup) => Ok(setup.run(keep)?),
+            ScenarioKind::Jobs(jobs) => Ok(jobs.run(self.replication)?),
         }
     }
 

@@ -13,7 +13,7 @@ use crate::hardware::{
     Broken, LinkChange, Outage, Routing, SwitchChange, Topology, TopologyError, WhenFull,
 };
 use crate::profile::units::Kind as Unit;
-use crate::profile::{FileError, Found, Profile, Section};
+use crate::profile::{FileError, Profile, Section, Sourced};
 use crate::substrates::Links;
 
 /// Most ports of a switch, and most switches.
@@ -190,7 +190,7 @@ fn failure(
     topology: &Topology,
     names: &[String],
 ) -> Result<Outage, FileError> {
-    let switch = |section: &Section<'_>, found: &Found<String>| {
+    let switch = |section: &Section<'_>, found: &Sourced<String>| {
         let named = names.iter().position(|name| *name == found.value);
         let number = || found.value.parse::<usize>().ok();
         let number = named.or_else(|| number().filter(|_| names.is_empty()));

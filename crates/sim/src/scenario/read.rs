@@ -1,11 +1,11 @@
 //! Reading a scenario's file.
 
-use super::setup::{Cards, Changes, Scenario, Variant, What, Workload};
+use super::setup::{Cards, Changes, Scenario, ScenarioKind, Variant, Workload};
 use super::sweep::{self, ProfileValue};
 use super::{channels, jobs, network, program, traffic};
 use crate::coscheduling::costs::Costs as JobCosts;
 use crate::profile::units::Kind as Unit;
-use crate::profile::{FileError, Found, Profile, SHIPPED, Section, Source, Waits, edit};
+use crate::profile::{FileError, Profile, SHIPPED, Section, Source, Sourced, Waits, edit};
 use crate::substrates::Costs;
 use crate::workloads::design::Design;
 use crate::workloads::scaling::{Extent, Kind, Load, Order, PROCESSES, Peers};
@@ -168,7 +168,7 @@ impl Files<'_> {
     fn profile(
         &self,
         root: &Section<'_>,
-        found: &Found<String>,
+        found: &Sourced<String>,
         shipped: Option<&str>,
     ) -> Result<String, FileError> {
         let name = &found.value;
@@ -188,7 +188,7 @@ impl Files<'_> {
 }
 
 /// Reads one variant.
-fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, What), FileError> {
+fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, ScenarioKind), FileError> {
     let mut root = source.document()?;
     sweep::read(&mut root)?;
     let name = match root.has("name") {
@@ -200,7 +200,7 @@ fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, What), FileError> 
     let what = match kind {
         WorkloadName::Program => {
             let costs = substrate_costs(&mut root, files)?;
-            What::Program(Box::new(program::read(
+            ScenarioKind::Program(Box::new(program::read(
                 &mut root,
                 &mut workload,
                 costs,
@@ -210,9 +210,9 @@ fn one(source: Source<'_>, files: Files<'_>) -> Result<(Head, What), FileError> 
         WorkloadName::Jobs => {
             let costs = job_costs(&mut root, files)?;
             let seed = root.count_or("seed", 0, u64::MAX, 1)?;
-            What::Jobs(Box::new(jobs::read(&mut workload, costs, seed)?))
+            ScenarioKind::Jobs(Box::new(jobs::read(&mut workload, costs, seed)?))
         }
-        kind => What::Cards(Box::new(cards(&mut root, &mut workload, kind, files)?)),
+        kind => ScenarioKind::Cards(Box::new(cards(&mut root, &mut workload, kind, files)?)),
     };
     let replications = match kind.has_chance() {
         true => root.count_or("replications", 1, MOST_REPLICATIONS, 1)? as u32,
@@ -288,7 +288,12 @@ fn cards(
     settings
         .apply(design.value.settings())
         .check()
-        .map_err(|error| root.error(&design.span, format!("this card cannot be: {error}")))?;
+        .map_err(|error| {
+            root.error(
+                &design.span,
+                format!("the settings of this design are invalid: {error}"),
+            )
+        })?;
     library(root, &mut profile)?;
     let sizes = match kind {
         WorkloadName::Channels => Vec::new(),

@@ -32,12 +32,12 @@ pub struct Variant {
     /// The value, as it is written.
     pub value: Option<String>,
     /// The workload.
-    pub what: What,
+    pub what: ScenarioKind,
 }
 
 /// The workload.
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum ScenarioKind {
     /// Processes that post descriptors to cards.
     Cards(Box<Cards>),
     /// A parallel program on a substrate of chapter 2.
@@ -164,7 +164,7 @@ pub enum ScenarioError {
 /// One independent run of a scenario.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
-    pub(super) what: &'a What,
+    pub(super) what: &'a ScenarioKind,
     /// The value of the swept key.
     pub value: Option<&'a str>,
     /// Bytes of its messages; 0 where the workload decides.
@@ -177,15 +177,15 @@ impl Scenario {
     /// Whether the same file yields the same values wherever and whenever it is run.
     pub fn is_reproducible(&self) -> bool {
         self.variants.iter().all(|variant| match &variant.what {
-            What::Cards(_) | What::Jobs(_) => true,
-            What::Program(program) => program.setup.clocking.is_deterministic(),
+            ScenarioKind::Cards(_) | ScenarioKind::Jobs(_) => true,
+            ScenarioKind::Program(program) => program.setup.clocking.is_deterministic(),
         })
     }
 
     /// Whether runs have messages and engines that a timeline shows.
     pub fn has_timeline(&self) -> bool {
         let mut all = self.variants.iter();
-        !all.any(|variant| matches!(variant.what, What::Jobs(_)))
+        !all.any(|variant| matches!(variant.what, ScenarioKind::Jobs(_)))
     }
 
     /// The runs: one for each swept value, each size, and each replication, in this order.
@@ -193,7 +193,7 @@ impl Scenario {
         let mut steps = Vec::new();
         for variant in &self.variants {
             let sizes: &[u32] = match &variant.what {
-                What::Cards(cards) if !cards.sizes.is_empty() => &cards.sizes,
+                ScenarioKind::Cards(cards) if !cards.sizes.is_empty() => &cards.sizes,
                 _ => &[0],
             };
             for &size_bytes in sizes {

@@ -204,17 +204,17 @@ pub const ROWS: [&str; 6] = [
 
 #[derive(Debug, Clone, Copy)]
 enum MuEvent {
-    Notices {
+    Notice {
         host: u32,
         notice: Notice,
     },
     /// The packet has reached this row of the table.
-    Reaches {
+    StageReached {
         packet: PacketId,
         row: usize,
     },
     /// The packet is at the other card.
-    Arrives {
+    AtReceiver {
         packet: PacketId,
     },
     /// The packet is in the endpoint's receive buffer.
@@ -299,10 +299,10 @@ impl Endpoints {
         let sent = header
             + settings.lanai(settings.card.net_send_setup)
             + duration_at(bytes + settings.message.header, settings.dma.to_net);
-        world.at(header, MuEvent::Reaches { packet: id, row: 1 });
-        world.at(sent, MuEvent::Reaches { packet: id, row: 2 });
+        world.at(header, MuEvent::StageReached { packet: id, row: 1 });
+        world.at(sent, MuEvent::StageReached { packet: id, row: 2 });
         let arrives = sent + settings.message.switch_latency;
-        world.at(arrives, MuEvent::Arrives { packet: id });
+        world.at(arrives, MuEvent::AtReceiver { packet: id });
         let served = USED as u32;
         world.at(sent, MuEvent::Free { host, served });
         let from = world.packet(id).from;
@@ -323,17 +323,17 @@ impl Endpoints {
             + settings.lanai(settings.card.deliver)
             + settings.dma.startup
             + duration_at(bytes, settings.dma.to_host);
-        let told = moved + settings.lanai(settings.card.update);
-        world.at(taken, MuEvent::Reaches { packet: id, row: 3 });
-        world.at(moved, MuEvent::Reaches { packet: id, row: 4 });
-        world.at(told, MuEvent::Delivered { packet: id });
-        world.at(told, MuEvent::Free { host, served: 0 });
+        let status_written = moved + settings.lanai(settings.card.update);
+        world.at(taken, MuEvent::StageReached { packet: id, row: 3 });
+        world.at(moved, MuEvent::StageReached { packet: id, row: 4 });
+        world.at(status_written, MuEvent::Delivered { packet: id });
+        world.at(status_written, MuEvent::Free { host, served: 0 });
     }
 }
 
 fn plan(world: &mut World<MuEvent>, host: u32, notice: Option<Notice>) {
     if let Some(notice) = notice {
-        world.at(notice.at, MuEvent::Notices { host, notice });
+        world.at(notice.at, MuEvent::Notice { host, notice });
     }
 }
 
@@ -392,7 +392,7 @@ impl Substrate for Endpoints {
 
     fn event(&mut self, world: &mut World<MuEvent>, event: MuEvent) {
         match event {
-            MuEvent::Notices { host, notice } => {
+            MuEvent::Notice { host, notice } => {
                 let processor = &mut self.cards[host as usize].processor;
                 let is_current = processor.begins(notice.generation);
                 match (is_current, notice.source) {
@@ -401,8 +401,8 @@ impl Substrate for Endpoints {
                     (true, _) => self.send(world, host),
                 }
             }
-            MuEvent::Reaches { packet, row } => reach(world, packet, row),
-            MuEvent::Arrives { packet } => {
+            MuEvent::StageReached { packet, row } => reach(world, packet, row),
+            MuEvent::AtReceiver { packet } => {
                 let to = world.packet(packet).to;
                 let host = world.host_of(to);
                 self.cards[host as usize].arrived.push_back(packet);

@@ -24,7 +24,9 @@ use super::random::Random;
 use super::{Keep, RunError, sound};
 use crate::engine::{MICROSECOND, SECOND, Time, duration_at};
 use crate::node::BuildError;
-use crate::node::{Action, Await, Completed, Plan, Process, Queues, Record, Room, ViPlan, World};
+use crate::node::{
+    Action, Await, BuffersPerInterface, Completed, Plan, Process, Queues, Record, ViPlan, World,
+};
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
@@ -545,7 +547,7 @@ fn build(
     ));
     let mut plan = Plan::new(profile.clone(), settings, topology);
     plan.longest_message = LONGEST;
-    plan.room = Some(Room {
+    plan.room = Some(BuffersPerInterface {
         // The most that an interface can have in progress: all its descriptors on the card, with a frame each.
         sending: 64,
         receiving: 512,

@@ -16,7 +16,9 @@ use causeway_wire::vi::Operation;
 use super::random::Random;
 use super::{Keep, RunError, sound};
 use crate::engine::{MICROSECOND, MILLISECOND, SECOND, Time, duration_at};
-use crate::node::{Action, Await, Completed, Plan, Process, Queues, Record, Room, ViPlan, World};
+use crate::node::{
+    Action, Await, BuffersPerInterface, Completed, Plan, Process, Queues, Record, ViPlan, World,
+};
 use crate::profile::Profile;
 use crate::statistics::Histogram;
 
@@ -522,7 +524,7 @@ fn build(profile: &Profile, settings: &Settings, traffic: &Traffic) -> Result<Bu
     let mut plan = Plan::new(profile.clone(), settings, profile.topology(nodes)?);
     plan.longest_message = LONGEST.max(traffic.sizes.largest());
     plan.data_offset = super::ping::DATA_OFFSET;
-    plan.room = Some(Room {
+    plan.room = Some(BuffersPerInterface {
         sending: 64,
         receiving: 128,
     });

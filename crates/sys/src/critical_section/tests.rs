@@ -5,7 +5,7 @@ use super::*;
 const LONG: Duration = Duration::from_secs(60);
 
 /// A thread enters, and finds that what it waits for has not come. It returns what it does next.
-fn waits(entry: &Entry, wait: &mut Wait, awaited: Awaited) -> (Next<()>, Vec<u64>) {
+fn waits(entry: &CriticalSection, wait: &mut Wait, awaited: Awaited) -> (Next<()>, Vec<u64>) {
     assert!(entry.try_enter());
     let mut seen = Vec::new();
     let (next, called) = entry.next(wait, Some(awaited), |watched| {
@@ -18,7 +18,7 @@ fn waits(entry: &Entry, wait: &mut Wait, awaited: Awaited) -> (Next<()>, Vec<u64
 }
 
 /// A thread enters, and its wait is over.
-fn ends(entry: &Entry, wait: &mut Wait) {
+fn ends(entry: &CriticalSection, wait: &mut Wait) {
     assert!(entry.try_enter());
     let (next, called) = entry.next(wait, None, |_| -> Option<()> { panic!("it has ended") });
     assert!(matches!(next, Next::Return));
@@ -27,18 +27,18 @@ fn ends(entry: &Entry, wait: &mut Wait) {
 }
 
 /// Whether the thread of this wait goes in at its next look.
-fn is_to_enter(entry: &Entry, wait: &Wait) -> bool {
-    followers::is_to_enter(&**wait.place.as_ref().unwrap(), &entry.waiter)
+fn is_to_enter(entry: &CriticalSection, wait: &Wait) -> bool {
+    followers::is_to_enter(&**wait.word.as_ref().unwrap(), &entry.waiter)
 }
 
-fn note(entry: &Entry, completions: u64, done: u64) {
+fn note(entry: &CriticalSection, completions: u64, done: u64) {
     let called = entry.note_changes((completions, 0), |operation| operation == done);
     called.wake();
 }
 
 #[test]
 fn followers_are_called_for_what_they_wait_for_alone() {
-    let entry = Entry::new();
+    let entry = CriticalSection::new();
     let [mut first, mut second, mut third, mut any] = [(); 4].map(|()| Wait::default());
     let (next, watched) = waits(&entry, &mut first, Some(1));
     assert!(matches!(next, Next::Park(())) && watched == [1]);
@@ -63,7 +63,7 @@ fn followers_are_called_for_what_they_wait_for_alone() {
 
 #[test]
 fn more_threads_than_are_named_wait_for_any_change() {
-    let entry = Entry::new();
+    let entry = CriticalSection::new();
     let mut all: Vec<Wait> = (0..=MOST_WATCHED).map(|_| Wait::default()).collect();
     for (number, wait) in all.iter_mut().enumerate() {
         waits(&entry, wait, Some(number as u64));
@@ -74,7 +74,7 @@ fn more_threads_than_are_named_wait_for_any_change() {
 }
 
 /// Runs a follower that sleeps at once while `meanwhile` has it called. It must not be the clock that ends that.
-fn follows(entry: &Entry, mut wait: Wait, meanwhile: impl FnOnce()) -> Wait {
+fn follows(entry: &CriticalSection, mut wait: Wait, meanwhile: impl FnOnce()) -> Wait {
     let (tell, told) = channel();
     std::thread::scope(|scope| {
         let follower = scope.spawn(move || {
@@ -93,7 +93,7 @@ fn follows(entry: &Entry, mut wait: Wait, meanwhile: impl FnOnce()) -> Wait {
 
 #[test]
 fn a_follower_that_sleeps_is_woken_when_called_and_when_none_waits_for_all() {
-    let entry = Entry::new();
+    let entry = CriticalSection::new();
     let mut first = Wait::default();
     waits(&entry, &mut first, Some(1));
     let second = follows(&entry, Wait::default(), || {
@@ -110,7 +110,7 @@ fn a_follower_that_sleeps_is_woken_when_called_and_when_none_waits_for_all() {
 
 #[test]
 fn a_follower_s_time_is_up() {
-    let entry = Entry::new();
+    let entry = CriticalSection::new();
     let [mut first, mut second] = [(); 2].map(|()| Wait::default());
     waits(&entry, &mut first, Some(1));
     waits(&entry, &mut second, Some(2));
@@ -140,7 +140,7 @@ fn a_thread_whose_fence_fails_does_not_sleep_until_it_is_woken() {
     }
     prepare();
     // Not borrowed by a scope: it would wait for a thread that sleeps for ever.
-    let entry: &'static Entry = Box::leak(Box::new(Entry::new()));
+    let entry: &'static CriticalSection = Box::leak(Box::new(CriticalSection::new()));
     assert!(entry.try_enter() && entry.begin_wait());
     let (tell, told) = channel();
     std::thread::spawn(move || {

@@ -6,15 +6,15 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use super::{AWAKE, PlaceMemory};
+use super::{AWAKE, FollowerMemory};
 
-struct Place {
+struct FollowerWord {
     state: AtomicU64,
     /// The kernel's queue of the thread that sleeps.
     sleeping: (Mutex<()>, Condvar),
 }
 
-impl PlaceMemory for Place {
+impl FollowerMemory for FollowerWord {
     type Word = AtomicU64;
     fn state(&self) -> &AtomicU64 {
         &self.state
@@ -32,27 +32,27 @@ impl PlaceMemory for Place {
     }
 }
 
-/// An instance whose threads wait until `done` is not 0. The mutex stands for its lock, and holds the places of those that follow.
+/// An instance whose threads wait until `done` is not 0. The mutex stands for its lock, and holds the words of those that follow.
 struct Shared {
     waiter: AtomicU64,
-    places: Mutex<Vec<Arc<Place>>>,
+    words: Mutex<Vec<Arc<FollowerWord>>>,
     done: AtomicU64,
 }
 
 impl Shared {
     /// Waits as threads of an instance do: without a look before it sleeps, so that only calls can end that.
     fn wait(&self) {
-        let place = Arc::new(Place {
+        let word = Arc::new(FollowerWord {
             state: AtomicU64::new(AWAKE),
             sleeping: (Mutex::new(()), Condvar::new()),
         });
         loop {
-            let mut places = self.places.lock().unwrap();
-            places.retain(|other| !Arc::ptr_eq(other, &place));
+            let mut words = self.words.lock().unwrap();
+            words.retain(|other| !Arc::ptr_eq(other, &word));
             if self.done.load(Relaxed) != 0 {
                 // Another takes over waiting for all, if no thread does.
                 if self.waiter.load(SeqCst) == 0 {
-                    self.hand_on(places);
+                    self.hand_on(words);
                 }
                 return;
             }
@@ -61,21 +61,21 @@ impl Shared {
                 self.waiter.store(1, SeqCst);
                 self.done.store(1, Relaxed);
                 super::end_waiter(&self.waiter);
-                return self.hand_on(places);
+                return self.hand_on(words);
             }
-            place.state.store(AWAKE, Relaxed);
-            places.push(place.clone());
-            drop(places);
-            super::sleep(&*place, &self.waiter);
+            word.state.store(AWAKE, Relaxed);
+            words.push(word.clone());
+            drop(words);
+            super::sleep(&*word, &self.waiter);
         }
     }
 
-    fn hand_on(&self, places: loom::sync::MutexGuard<'_, Vec<Arc<Place>>>) {
-        let next = super::successor(places.iter().map(|place| &**place));
-        let next = next.filter(|place| super::call(*place));
-        let next = next.and_then(|next| places.iter().find(|place| std::ptr::eq(&***place, next)));
+    fn hand_on(&self, words: loom::sync::MutexGuard<'_, Vec<Arc<FollowerWord>>>) {
+        let next = super::successor(words.iter().map(|word| &**word));
+        let next = next.filter(|word| super::call(*word));
+        let next = next.and_then(|next| words.iter().find(|word| std::ptr::eq(&***word, next)));
         let next = next.cloned();
-        drop(places);
+        drop(words);
         if let Some(next) = next {
             next.wake();
         }
@@ -83,12 +83,12 @@ impl Shared {
 
     /// Finds what all wait for, calls them, and goes on waiting for all.
     fn call_all(&self) {
-        let places = self.places.lock().unwrap();
+        let words = self.words.lock().unwrap();
         self.done.store(1, Relaxed);
-        let called = places.iter().filter(|place| super::call(&***place));
+        let called = words.iter().filter(|word| super::call(&***word));
         let called: Vec<_> = called.cloned().collect();
-        drop(places);
-        called.iter().for_each(|place| place.wake());
+        drop(words);
+        called.iter().for_each(|word| word.wake());
     }
 }
 
@@ -98,7 +98,7 @@ fn explore(switches: usize, followers: usize, main: fn(&Shared)) {
     model.check(move || {
         let shared = Arc::new(Shared {
             waiter: AtomicU64::new(1),
-            places: Mutex::new(Vec::new()),
+            words: Mutex::new(Vec::new()),
             done: AtomicU64::new(0),
         });
         let follow = |_| {
@@ -119,8 +119,8 @@ fn loom_a_follower_that_is_called_looks() {
 #[test]
 fn loom_followers_take_over_when_no_thread_waits_for_all() {
     explore(3, 2, |shared| {
-        let places = shared.places.lock().unwrap();
+        let words = shared.words.lock().unwrap();
         super::end_waiter(&shared.waiter);
-        shared.hand_on(places);
+        shared.hand_on(words);
     });
 }

@@ -14,7 +14,7 @@ struct Shared {
     state: AtomicU64,
     waiting: AtomicU64,
     wakes: AtomicU64,
-    asked: AtomicU64,
+    handover_requested: AtomicU64,
     /// The kernel's queue of the threads that sleep.
     sleeping: (Mutex<()>, Condvar),
     is_live: AtomicBool,
@@ -39,8 +39,8 @@ impl LockMemory for Thread {
     fn wakes(&self) -> &AtomicU64 {
         &self.shared.wakes
     }
-    fn asked(&self) -> &AtomicU64 {
-        &self.shared.asked
+    fn handover_requested(&self) -> &AtomicU64 {
+        &self.shared.handover_requested
     }
     fn thread_number(&self) -> u64 {
         self.number
@@ -51,12 +51,16 @@ impl LockMemory for Thread {
     fn light_fence(&self) {
         fence(SeqCst);
     }
-    fn looks(&self) -> u32 {
+    fn spin_limit(&self) -> u32 {
         // To look again adds nothing that a switch of threads does not.
         0
     }
-    fn looked(&self, _looks: u32, _is_inside: bool) {}
-    fn sleep(&self, wakes: u64) {
+    fn note_spins(&self, _spins: u32, _is_inside: bool) {}
+    fn may_miss_wakes(&self) -> bool {
+        false
+    }
+
+    fn sleep(&self, wakes: u64, _: bool) {
         let queue = self.shared.sleeping.0.lock().unwrap();
         if self.shared.wakes.load(Relaxed) == wakes {
             drop(self.shared.sleeping.1.wait(queue).unwrap());
@@ -110,7 +114,7 @@ fn explore_from(asks: bool, switches: usize, threads: &'static [fn(&Thread)]) {
             waiting: AtomicU64::new(0),
             wakes: AtomicU64::new(0),
             // As if a thread had been woken in vain often enough, or not.
-            asked: AtomicU64::new(asks.into()),
+            handover_requested: AtomicU64::new(asks.into()),
             sleeping: (Mutex::new(()), Condvar::new()),
             is_live: AtomicBool::new(true),
             entries: UnsafeCell::new(0),

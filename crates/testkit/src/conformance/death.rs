@@ -29,7 +29,7 @@ fn is_death(cause: &PeerError) -> bool {
 /// Kills the peer process and waits until its death is reported.
 fn kill<M: Method>(pair: &mut ProcessPair<M>) -> PeerError {
     pair.child.kill();
-    let cause = match pair.node.method.capabilities().tells_of_death {
+    let cause = match pair.node.method.capabilities().reports_peer_exit {
         true => pair.node.await_down(pair.peer),
         false => pair.node.find_absent(pair.peer),
     };

@@ -279,7 +279,7 @@ fn operations() -> Vec<Operation> {
             },
             memory: vec![region(false)],
             inline: Vec::new(),
-            turn: 0,
+            append_lock: 0,
         },
         Operation::Write {
             object,
@@ -292,7 +292,7 @@ fn operations() -> Vec<Operation> {
             },
             memory: Vec::new(),
             inline: content.clone(),
-            turn: 8,
+            append_lock: 8,
         },
         Operation::Append {
             object,
@@ -301,7 +301,7 @@ fn operations() -> Vec<Operation> {
         Operation::BeginAppend { object },
         Operation::EndAppend {
             object,
-            turn: 8,
+            append_lock: 8,
             end: 100,
             modified: fs::Timestamp::default(),
             version: 2,
@@ -310,7 +310,10 @@ fn operations() -> Vec<Operation> {
                 end: 50,
             }],
         },
-        Operation::CancelAppend { object, turn: 8 },
+        Operation::CancelAppend {
+            object,
+            append_lock: 8,
+        },
         Operation::Clock,
         Operation::Seed { object, content },
         Operation::Remove {

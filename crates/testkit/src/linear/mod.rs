@@ -108,8 +108,8 @@ struct Search<'a, M: Model> {
     explained: usize,
 }
 
-/// A place of the search: the states that can be entered from it and have not been yet.
-struct Place<S> {
+/// A node of the search tree: the states that can be entered from it and have not been yet.
+struct SearchNode<S> {
     /// The operation that led here.
     by: Option<usize>,
     next: Vec<(usize, S)>,
@@ -118,7 +118,7 @@ struct Place<S> {
 impl<M: Model> Search<'_, M> {
     /// `None` if there are too many states.
     fn run(&mut self, start: M::State) -> Option<bool> {
-        let mut path = vec![Place {
+        let mut path = vec![SearchNode {
             by: None,
             next: self.choices(&start),
         }];
@@ -145,7 +145,7 @@ impl<M: Model> Search<'_, M> {
                 return None;
             }
             self.explained = self.explained.max(path.len());
-            path.push(Place {
+            path.push(SearchNode {
                 by: Some(index),
                 next: self.choices(&state),
             });

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use causeway_fs::client::{
-    Allocation, Client, ClientOptions, CreateOptions, File, LockOwner, TurnWait,
+    Allocation, AppendLockWait, Client, ClientOptions, CreateOptions, File, LockOwner,
 };
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{
@@ -213,7 +213,7 @@ operations! {
     CancelAppend: unheard(Heard::Untold, |client| append(client, FILE), |operation| {
         matches!(operation, Operation::EndAppend { .. }).then_some(Response::Fail(Errno::EIO))
     });
-    CheckTurn: asks(access, &[]);
+    CheckAppendLock: asks(access, &[]);
     MovePointer: asks(
         |client| client.move_pointer(FILE, 1, PointerStep::Put(5)).map(drop),
         &[("a place where it was not put", |reply| *reply = ReplyBody::Pointer(6))],
@@ -415,7 +415,7 @@ macro_rules! within {
 }
 
 within! {
-    node_in: ReplyBody::Node(node) | ReplyBody::Turn { node, .. } => node, Node;
+    node_in: ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. } => node, Node;
     entries_in: ReplyBody::Entries { entries, .. } => entries, Vec<Entry>;
     striped_in: ReplyBody::StripedFiles { files, .. } => files, Vec<StripedFile>;
     datafiles_in: ReplyBody::Datafiles { datafiles, .. } => datafiles, Vec<(ObjectId, u64)>;
@@ -467,7 +467,7 @@ fn append(client: &mut Client, object: ObjectId) -> Result<(), causeway_fs::Erro
 /// Nothing, in turn.
 fn access(client: &mut Client) -> Result<(), causeway_fs::Error> {
     let file = &mut open(FILE);
-    let mut wait = TurnWait::default();
+    let mut wait = AppendLockWait::default();
     // Ends with a server that has the client ask again for ever, too.
     let access = loop {
         if let Some(access) = client.begin_atomic(file, &mut wait)? {

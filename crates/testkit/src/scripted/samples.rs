@@ -34,7 +34,7 @@ replies! {
     Stored: ReplyBody::Stored(1);
     Punched: ReplyBody::Punched { next: None };
     Clock: ReplyBody::Clock(Moment { boot: 1, at: 1 });
-    Turn: ReplyBody::Turn { turn: 1, node: Box::new(node(FILE).expect("a file")) };
+    AppendLock: ReplyBody::AppendLock { append_lock: 1, node: Box::new(node(FILE).expect("a file")) };
     Pointer: ReplyBody::Pointer(5);
     LockWaits: ReplyBody::LockWaits;
     NoEntry: ReplyBody::NoEntry;

@@ -144,7 +144,7 @@ impl<M: Patterns> World<M> {
                 addresses: vec![own.to_string()],
             });
             if plan.in_pieces {
-                all.speak(Formats::IN_PARTS);
+                all.set_formats(Formats::IN_PARTS);
             }
             let others = (0..plan.nodes).map(|other| all.add(format!("{own} to {other}")));
             let peers: Vec<u32> = others.collect();
@@ -545,7 +545,7 @@ impl<M: Patterns> World<M> {
     /// A caller has stated its address, which is that of a known peer.
     fn introduced(&mut self, node: usize, caller: u32) {
         let entry = &mut self.nodes[node];
-        let Some(claim) = entry.all.claims(caller).first() else {
+        let Some(claim) = entry.all.claimed_addresses(caller).first() else {
             return;
         };
         let other: usize = claim.parse().expect("a node's number");

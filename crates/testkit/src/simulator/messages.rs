@@ -34,7 +34,7 @@ const PORT: u16 = 7;
 
 /// The purpose of an operation.
 #[derive(Debug, Clone)]
-enum What {
+enum MessageKind {
     /// The client's request.
     Request,
     /// The client's data, or the server's reply.
@@ -47,7 +47,7 @@ enum What {
 struct Operation {
     id: OpId,
     tag: Tag,
-    what: What,
+    what: MessageKind,
     cancelled: bool,
 }
 
@@ -277,7 +277,7 @@ impl Run {
         &mut self,
         index: usize,
         tag: Tag,
-        what: What,
+        what: MessageKind,
         post: impl FnOnce(&mut Bmi, Context, u64) -> Result<Posted, causeway_bmi::Error>,
     ) {
         let number = self.number();
@@ -319,20 +319,23 @@ impl Run {
         let request = [Memory::from_vec(out.finish())];
         let into = Memory::zeroed(down);
         let seed = down_seed(tag);
-        let what = What::Receive {
+        let what = MessageKind::Receive {
             into: into.clone(),
             seed,
         };
         self.post(index, tag, what, |bmi, context, user| {
             bmi.post_recv(server, &[into], tag, context, user)
         });
-        self.post(index, tag, What::Request, |bmi, context, user| {
+        self.post(index, tag, MessageKind::Request, |bmi, context, user| {
             bmi.post_sendunexpected(server, &request, tag, context, user)
         });
         let data = [Memory::from_vec(pattern(up_seed(tag), up))];
-        self.post(index, tag, What::Send { len: up }, |bmi, context, user| {
-            bmi.post_send(server, &data, tag, context, user)
-        });
+        self.post(
+            index,
+            tag,
+            MessageKind::Send { len: up },
+            |bmi, context, user| bmi.post_send(server, &data, tag, context, user),
+        );
     }
 
     fn serve(&mut self, index: usize, request: Unexpected) {
@@ -350,7 +353,7 @@ impl Run {
         assert!(filler == pattern(tag, filler.len()), "an altered request");
         let into = Memory::zeroed(up);
         let seed = up_seed(tag);
-        let what = What::Receive {
+        let what = MessageKind::Receive {
             into: into.clone(),
             seed,
         };
@@ -358,9 +361,12 @@ impl Run {
             bmi.post_recv(client, &[into], tag, context, user)
         });
         let data = [Memory::from_vec(pattern(down_seed(tag), down))];
-        self.post(0, tag, What::Send { len: down }, |bmi, context, user| {
-            bmi.post_send(client, &data, tag, context, user)
-        });
+        self.post(
+            0,
+            tag,
+            MessageKind::Send { len: down },
+            |bmi, context, user| bmi.post_send(client, &data, tag, context, user),
+        );
         self.nodes[0].bmi.release(client);
     }
 
@@ -374,9 +380,9 @@ impl Run {
     fn judge(&mut self, index: usize, operation: Operation, result: Result<u64, OpError>) {
         match result {
             Ok(count) => match operation.what {
-                What::Request => {}
-                What::Send { len } => assert_eq!(count, len as u64),
-                What::Receive { into, seed } => {
+                MessageKind::Request => {}
+                MessageKind::Send { len } => assert_eq!(count, len as u64),
+                MessageKind::Receive { into, seed } => {
                     assert_eq!(count, into.len() as u64);
                     let right = into.to_vec() == pattern(seed, into.len());
                     assert!(right, "node {index} received altered bytes");

@@ -20,7 +20,7 @@ fn config(key: Option<[u8; 32]>) -> HandshakeConfig {
     HandshakeConfig {
         key: key.map(Into::into),
         encrypt: true,
-        holder: Holder::drawn([1, 2, 3, 4, 5, 6, 7, 8]),
+        holder_or_nonce: Holder::drawn([1, 2, 3, 4, 5, 6, 7, 8]),
         fast_aes: true,
         connections: 1,
         ticket: None,

@@ -213,9 +213,9 @@ impl NodeHandshake {
 }
 
 /// The user at the end of an initiator's message, if the initiator speaks for one user alone.
-pub(crate) fn read_user(said: &mut Reader<'_>) -> Result<Option<User>, Malformed> {
-    match said.remaining() {
+pub(crate) fn read_user(payload: &mut Reader<'_>) -> Result<Option<User>, Malformed> {
+    match payload.remaining() {
         0 => Ok(None),
-        _ => User::decode(said).map(Some),
+        _ => User::decode(payload).map(Some),
     }
 }

@@ -22,13 +22,13 @@ const MAX_ATOMICS: usize = 4096;
 #[derive(Default)]
 pub(super) struct Atomics {
     /// Requested by this side. Allocated when needed, as most pairs never need it.
-    ours: Option<Box<Ours>>,
+    own: Option<Box<OwnAtomics>>,
     /// Replies for which the ring had no room: at most [`ATOMIC_WINDOW`].
     unsent: VecDeque<(u64, Outcome)>,
 }
 
 #[derive(Default)]
-struct Ours {
+struct OwnAtomics {
     next_id: u64,
     /// Not begun.
     waiting: VecDeque<Atomic>,
@@ -39,7 +39,7 @@ struct Ours {
     caller_waits: bool,
 }
 
-impl Ours {
+impl OwnAtomics {
     fn len(&self) -> usize {
         self.waiting.len() + self.asked.len() + self.done.len()
     }
@@ -48,33 +48,33 @@ impl Ours {
 impl Atomics {
     /// Adds an operation; `false` if there are too many.
     pub(super) fn start(&mut self, atomic: Atomic) -> bool {
-        let ours = self.ours.get_or_insert_default();
-        if ours.len() >= MAX_ATOMICS {
-            ours.caller_waits = true;
+        let own = self.own.get_or_insert_default();
+        if own.len() >= MAX_ATOMICS {
+            own.caller_waits = true;
             return false;
         }
-        ours.waiting.push_back(atomic);
+        own.waiting.push_back(atomic);
         true
     }
 
     /// Whether [`step`] has something to do, unless the ring is full.
     #[inline]
     pub(super) fn has_work(&self) -> bool {
-        self.ours.as_deref().is_some_and(|ours| {
-            !ours.done.is_empty() || !ours.waiting.is_empty() && ours.asked.len() < ATOMIC_WINDOW
+        self.own.as_deref().is_some_and(|own| {
+            !own.done.is_empty() || !own.waiting.is_empty() && own.asked.len() < ATOMIC_WINDOW
         })
     }
 
     /// Reports completed atomics.
     fn deliver(&mut self, peer: Peer, sink: &mut dyn Sink) {
-        let Some(ours) = self.ours.as_deref_mut() else {
+        let Some(own) = self.own.as_deref_mut() else {
             return;
         };
-        while let Some((token, result)) = ours.done.pop_front() {
+        while let Some((token, result)) = own.done.pop_front() {
             sink.atomic_done(peer, token, result);
         }
-        if ours.caller_waits && ours.len() <= MAX_ATOMICS / 2 {
-            ours.caller_waits = false;
+        if own.caller_waits && own.len() <= MAX_ATOMICS / 2 {
+            own.caller_waits = false;
             sink.writable(peer);
         }
     }
@@ -82,9 +82,9 @@ impl Atomics {
     /// Completes everything with an error: the peer is gone.
     pub(super) fn fail_all(&mut self, peer: Peer, cause: &PeerError, sink: &mut dyn Sink) {
         self.deliver(peer, sink);
-        let Some(ours) = self.ours.take() else { return };
-        let asked = ours.asked.into_iter().map(|(_, token)| token);
-        let waiting = ours.waiting.into_iter().map(|atomic| atomic.token);
+        let Some(own) = self.own.take() else { return };
+        let asked = own.asked.into_iter().map(|(_, token)| token);
+        let waiting = own.waiting.into_iter().map(|atomic| atomic.token);
         for token in asked.chain(waiting) {
             sink.atomic_done(peer, token, Err(TransferError::Peer(cause.clone())));
         }
@@ -102,28 +102,28 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) {
 /// Performs the first waiting operation, or requests it from the owner. `false` if there is none,
 /// or no room.
 fn begin_one(pair: &mut Pair) -> bool {
-    let Some(ours) = pair.atomics.ours.as_deref_mut() else {
+    let Some(own) = pair.atomics.own.as_deref_mut() else {
         return false;
     };
-    let Some(&atomic) = ours.waiting.front() else {
+    let Some(&atomic) = own.waiting.front() else {
         return false;
     };
     let done = match atomic.mistake() {
         Some(error) => Some(Err(error)),
         None => perform_here(pair, &atomic).map(result_of),
     };
-    let Some(ours) = pair.atomics.ours.as_deref_mut() else {
+    let Some(own) = pair.atomics.own.as_deref_mut() else {
         return false;
     };
     if let Some(result) = done {
-        ours.waiting.pop_front();
-        ours.done.push_back((atomic.token, result));
+        own.waiting.pop_front();
+        own.done.push_back((atomic.token, result));
         return true;
     }
-    if ours.asked.len() >= ATOMIC_WINDOW {
+    if own.asked.len() >= ATOMIC_WINDOW {
         return false;
     }
-    let id = ours.next_id;
+    let id = own.next_id;
     let request = Internal::Atomic(AtomicRequest {
         id,
         key: atomic.word.key,
@@ -134,10 +134,10 @@ fn begin_one(pair: &mut Pair) -> bool {
     if !pair.publish(SlotKind::Internal, &request[..], request.len()) {
         return false;
     }
-    if let Some(ours) = pair.atomics.ours.as_deref_mut() {
-        ours.next_id += 1;
-        ours.waiting.pop_front();
-        ours.asked.push((id, atomic.token));
+    if let Some(own) = pair.atomics.own.as_deref_mut() {
+        own.next_id += 1;
+        own.waiting.pop_front();
+        own.asked.push((id, atomic.token));
     }
     true
 }
@@ -189,15 +189,15 @@ pub(super) fn send_replies(pair: &mut Pair) {
 
 /// Handles the owner's reply.
 pub(super) fn take_reply(pair: &mut Pair, id: u64, outcome: Outcome) -> Result<(), PeerError> {
-    let asked = pair.atomics.ours.as_deref_mut().and_then(|ours| {
-        let at = ours.asked.iter().position(|(asked, _)| *asked == id)?;
-        Some((ours.asked.swap_remove(at).1, ours))
+    let asked = pair.atomics.own.as_deref_mut().and_then(|own| {
+        let at = own.asked.iter().position(|(asked, _)| *asked == id)?;
+        Some((own.asked.swap_remove(at).1, own))
     });
-    let Some((token, ours)) = asked else {
+    let Some((token, own)) = asked else {
         return Err(PeerError::Protocol(
             "it replies to an atomic that was not sent".to_owned(),
         ));
     };
-    ours.done.push_back((token, result_of(outcome)));
+    own.done.push_back((token, result_of(outcome)));
     Ok(())
 }

@@ -26,17 +26,17 @@ use crate::method::Direction;
 pub(super) struct Bulk {
     /// This side's, for transfers that it starts. Allocated when needed, as most pairs never need
     /// it.
-    asking: Option<Box<Asking>>,
+    own_area: Option<Box<OwnArea>>,
     /// The peer's.
-    serving: Option<Memory>,
+    peer_area: Option<Memory>,
     /// Replies for which the ring had no room, at most one for each piece.
     unsent: [Option<CopyOutcome>; PIECES],
     /// Something was copied for the peer since the last call of
-    /// [`Method::has_moved`](crate::Method::has_moved).
+    /// [`Method::take_moved`](crate::Method::take_moved).
     pub(super) served: bool,
 }
 
-struct Asking {
+struct OwnArea {
     area: Memory,
     /// The peer could not map it: another one is shared when nothing is in flight any more.
     lost: bool,
@@ -56,7 +56,7 @@ fn piece_of(area: &Memory, piece: usize) -> Memory {
 }
 
 /// Pairs `spans`, in order, with their bytes in `piece`, where they are consecutive.
-fn beside(
+fn pair_with_piece(
     piece: &Memory,
     spans: impl IntoIterator<Item = Memory>,
 ) -> impl Iterator<Item = (Memory, Memory)> {
@@ -72,7 +72,7 @@ impl Bulk {
     /// Maps the area that the peer shares.
     pub(super) fn offered(&mut self, file: OwnedFd) -> Result<(), PeerError> {
         let nonsense = |what: &str| PeerError::Protocol(format!("its bulk area: {what}"));
-        if self.serving.is_some() {
+        if self.peer_area.is_some() {
             return Err(nonsense("there is one already"));
         }
         let len = memfd::checked_len(&file).map_err(|error| nonsense(&error.to_string()))?;
@@ -80,22 +80,22 @@ impl Bulk {
             return Err(nonsense("it is too small"));
         }
         // Without address space for it the requests are refused.
-        self.serving = Memory::map_import(&file, BYTES).ok();
+        self.peer_area = Memory::map_import(&file, BYTES).ok();
         Ok(())
     }
 }
 
 /// Requests as many pieces as there is room for.
-pub(super) fn ask(pair: &mut Pair) -> Step {
+pub(super) fn request_pieces(pair: &mut Pair) -> Step {
     if pair.transfers.queue.is_empty() {
         return Step::Wait;
     }
-    let lost = |asking: &Asking| asking.lost && asking.issued.iter().all(Option::is_none);
-    if pair.bulk.asking.as_deref().is_none_or(lost) {
+    let lost = |own_area: &OwnArea| own_area.lost && own_area.issued.iter().all(Option::is_none);
+    if pair.bulk.own_area.as_deref().is_none_or(lost) {
         match share_area(pair) {
             Ok(area) => {
                 let issued = [None; PIECES];
-                pair.bulk.asking = Some(Box::new(Asking {
+                pair.bulk.own_area = Some(Box::new(OwnArea {
                     area,
                     lost: false,
                     issued,
@@ -140,10 +140,15 @@ fn share_area(pair: &mut Pair) -> io::Result<Memory> {
 /// Requests one piece of the first transfer that has something left; `false` if there is none, no
 /// free piece, or no room in the ring.
 fn request_piece(pair: &mut Pair) -> bool {
-    let Some(asking) = pair.bulk.asking.as_mut().filter(|asking| !asking.lost) else {
+    let Some(own_area) = pair
+        .bulk
+        .own_area
+        .as_mut()
+        .filter(|own_area| !own_area.lost)
+    else {
         return false;
     };
-    let Some(piece) = asking.issued.iter().position(Option::is_none) else {
+    let Some(piece) = own_area.issued.iter().position(Option::is_none) else {
         return false;
     };
     let position = pair
@@ -172,7 +177,7 @@ fn request_piece(pair: &mut Pair) -> bool {
     let put = active.transfer.direction == Direction::Put;
     if put {
         let own = local.spans(&active.transfer.local, bytes);
-        for (own, part) in beside(&piece_of(&asking.area, piece), own) {
+        for (own, part) in pair_with_piece(&piece_of(&own_area.area, piece), own) {
             part.copy_from(&own);
         }
     } else {
@@ -192,8 +197,8 @@ fn request_piece(pair: &mut Pair) -> bool {
     if !pair.publish(SlotKind::Internal, &request[..], request.len()) {
         return false;
     }
-    if let Some(asking) = &mut pair.bulk.asking {
-        asking.issued[piece] = Some(issued);
+    if let Some(own_area) = &mut pair.bulk.own_area {
+        own_area.issued[piece] = Some(issued);
     }
     if let Some(active) = pair.transfers.queue.get_mut(position) {
         (active.local, active.remote) = (local, remote);
@@ -223,7 +228,7 @@ fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
             "it requests a piece that is still in use".to_owned(),
         ));
     }
-    if pair.bulk.serving.is_none() {
+    if pair.bulk.peer_area.is_none() {
         // The area was sent before the request, but on the socket.
         pair.read_records()?;
     }
@@ -235,7 +240,7 @@ fn serve(pair: &mut Pair, request: &CopyRequest) -> Result<(), PeerError> {
 }
 
 fn copy_for_peer(pair: &Pair, piece: usize, request: &CopyRequest) -> CopyOutcome {
-    let Some(area) = &pair.bulk.serving else {
+    let Some(area) = &pair.bulk.peer_area else {
         return CopyOutcome::NoArea;
     };
     let direction = if request.into_regions {
@@ -254,7 +259,7 @@ fn copy_for_peer(pair: &Pair, piece: usize, request: &CopyRequest) -> CopyOutcom
         }
     }
     // The decoder has checked that the fragments together fit a piece.
-    for (memory, part) in beside(&piece_of(area, piece), spans) {
+    for (memory, part) in pair_with_piece(&piece_of(area, piece), spans) {
         match direction {
             Direction::Put => memory.copy_from(&part),
             Direction::Get => part.copy_from(&memory),
@@ -283,10 +288,10 @@ pub(super) fn send_replies(pair: &mut Pair) {
 
 /// Handles the owner's reply, once it has copied.
 fn take_reply(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(), PeerError> {
-    let asking = pair.bulk.asking.as_mut();
-    let issued = asking.and_then(|asking| {
-        asking.lost |= outcome == CopyOutcome::NoArea;
-        Some((asking.issued.get_mut(piece)?.take()?, &asking.area))
+    let own_area = pair.bulk.own_area.as_mut();
+    let issued = own_area.and_then(|own_area| {
+        own_area.lost |= outcome == CopyOutcome::NoArea;
+        Some((own_area.issued.get_mut(piece)?.take()?, &own_area.area))
     });
     let Some((issued, area)) = issued else {
         return Err(PeerError::Protocol(
@@ -302,7 +307,7 @@ fn take_reply(pair: &mut Pair, piece: usize, outcome: CopyOutcome) -> Result<(),
         CopyOutcome::Done if active.transfer.direction == Direction::Get => {
             let mut local = issued.local;
             let own = local.spans(&active.transfer.local, issued.bytes);
-            for (own, part) in beside(&piece_of(area, piece), own) {
+            for (own, part) in pair_with_piece(&piece_of(area, piece), own) {
                 own.copy_from(&part);
             }
         }

@@ -6,7 +6,7 @@
 //! So a message that waits for room while the peer's messages arrive is announced if reading takes less time a byte than the two copies together
 //! (`docs/mpi-messages.md`, "Large messages in both directions").
 
-use causeway_sys::prices::Prices;
+use causeway_sys::copy_costs::CopyCosts;
 
 use crate::blocking::Stopwatch;
 
@@ -108,13 +108,13 @@ impl Costs {
 
     /// Whether large messages that wait for room are to be announced.
     pub(super) fn announces(&self) -> bool {
-        self.both_send && self.is_reading_faster(Prices::of_this_machine())
+        self.both_send && self.is_reading_faster(CopyCosts::of_this_machine())
     }
 
-    /// `prices`: what reading takes as long as it was not measured.
-    fn is_reading_faster(&self, prices: Option<Prices>) -> bool {
+    /// `costs`: what reading takes as long as it was not measured.
+    fn is_reading_faster(&self, costs: Option<CopyCosts>) -> bool {
         let [copied_in, copied_out, read] = [0, 1, 2].map(|at: usize| self.by[at].known);
-        let expected = prices.map(|p| p.attach_byte + p.attach_call / LARGE_BYTES as f64);
+        let expected = costs.map(|p| p.attach_byte + p.attach_call / LARGE_BYTES as f64);
         match (copied_in, copied_out, read.or(expected)) {
             (Some(copied_in), Some(copied_out), Some(read)) => read < copied_in + copied_out,
             _ => false,
@@ -136,12 +136,12 @@ mod tests {
 
     #[test]
     fn reading_is_compared_with_both_copies() {
-        let prices = |byte: f64| Prices {
+        let costs = |byte: f64| CopyCosts {
             attach_call: 0.0,
             attach_byte: byte,
             copy_byte: 1.0,
         };
-        let faster = |times, byte| measured(times).is_reading_faster(Some(prices(byte)));
+        let faster = |times, byte| measured(times).is_reading_faster(Some(costs(byte)));
         assert!(faster([Some(2.0), Some(2.0), None], 3.0));
         assert!(!faster([Some(2.0), Some(2.0), None], 5.0));
         assert!(!faster([Some(2.0), Some(2.0), Some(5.0)], 3.0));

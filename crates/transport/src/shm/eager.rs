@@ -9,9 +9,9 @@
 //! | EPYC, third generation | 1.4 µs | 45 bytes | 45 bytes | 33 to 45 KiB |
 //! | EPYC, fifth generation | 0.95 µs | 16 bytes | 130 bytes | none: the ring is faster for every packet |
 
-use causeway_sys::prices::Prices;
+use causeway_sys::copy_costs::CopyCosts;
 
-/// The limit if the prices are not known.
+/// The limit if the costs are not known.
 const USUAL_BYTES: usize = 14 << 10;
 
 /// Shorter messages are sent through the ring on every machine: a measurement with a lower limit
@@ -33,18 +33,18 @@ const HEADROOM_BYTES: usize = 256;
 /// Messages of at most this many bytes are sent through the ring on this machine, with packets of
 /// at most `max_packet` bytes. `attach`: larger messages are copied by cross-memory attach.
 pub(super) fn limit_for(attach: bool, max_packet: usize) -> usize {
-    let prices = attach.then(Prices::of_this_machine).flatten();
-    limit(prices, max_packet - HEADROOM_BYTES)
+    let costs = attach.then(CopyCosts::of_this_machine).flatten();
+    limit(costs, max_packet - HEADROOM_BYTES)
 }
 
-fn limit(prices: Option<Prices>, most: usize) -> usize {
-    let Some(prices) = prices else {
+fn limit(costs: Option<CopyCosts>, most: usize) -> usize {
+    let Some(costs) = costs else {
         return USUAL_BYTES.min(most);
     };
-    let more_per_byte = COPIES * prices.copy_byte - prices.attach_byte;
+    let more_per_byte = COPIES * costs.copy_byte - costs.attach_byte;
     match more_per_byte > 0.0 {
         // Too large values saturate.
-        true => ((prices.attach_call / more_per_byte) as usize)
+        true => ((costs.attach_call / more_per_byte) as usize)
             .max(LEAST_BYTES)
             .min(most),
         false => most,
@@ -56,12 +56,12 @@ mod tests {
     use super::*;
 
     fn limit_of(attach_call: f64, attach_byte: f64, copy_byte: f64) -> usize {
-        let prices = Prices {
+        let costs = CopyCosts {
             attach_call,
             attach_byte,
             copy_byte,
         };
-        limit(Some(prices), 64 << 10)
+        limit(Some(costs), 64 << 10)
     }
 
     #[test]

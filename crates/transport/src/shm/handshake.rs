@@ -17,7 +17,7 @@ use causeway_wire::codec::Wire;
 use causeway_wire::formats::Formats;
 use causeway_wire::shm::{
     FLAG_KEYED, FLAG_MEMBARRIER, FLAG_NODES, FORMATS, Hello, MAX_REASON_BYTES, MAX_RECORD_BYTES,
-    NODES, PairLayout, Process, Record, RefuseReason, Welcome,
+    NODES, PairLayout, ProcessInfo, Record, RefuseReason, Welcome,
 };
 use rustix::io::Errno;
 
@@ -202,8 +202,8 @@ impl Shm {
     }
 
     /// What this process states about itself to `peer`.
-    fn process(&self, peer: Peer) -> Process {
-        Process {
+    fn process(&self, peer: Peer) -> ProcessInfo {
+        ProcessInfo {
             incarnation: self.incarnation,
             doorbell_bit: peer.index() as u32,
             probe_address: std::ptr::from_ref(&*self.probe).addr() as u64,

@@ -11,8 +11,8 @@ use causeway_sys::{aliasing, futex, membarrier, small, stream};
 use causeway_wire::shm::{PairLayout, SLOT_BYTES, SLOT_WORD_BYTES, doorbell};
 
 use super::doorbell::{self as bell, BellMemory};
+use super::packet_copy::CopyKind;
 use super::ring::RingMemory;
-use super::ways::Way;
 use crate::wake::Park;
 
 /// Shorter parts of packets are never copied with non-temporal stores.
@@ -45,21 +45,21 @@ pub(super) trait Parts {
         unsafe { copy_each(self, to, len, |from, to, len| small::copy(from, to, len)) };
     }
 
-    /// The same in another [`Way`] than the usual one.
+    /// The same, copied by [`CopyKind`].
     ///
     /// # Safety
     /// As [`Parts::copy_to`].
     #[inline(never)]
-    unsafe fn copy_in_a_way_to(&self, to: *mut u8, len: usize, way: Way) {
+    unsafe fn copy_by(&self, to: *mut u8, len: usize, kind: CopyKind) {
         // SAFETY: the caller's promise.
         unsafe {
-            match way {
-                Way::Usual => self.copy_to(to, len),
-                Way::Vectors => copy_each(self, to, len, |from, to, len| {
+            match kind {
+                CopyKind::Usual => self.copy_to(to, len),
+                CopyKind::Vectors => copy_each(self, to, len, |from, to, len| {
                     aliasing::copy_in_steps(from, to, len);
                 }),
                 // The header is a part of its own.
-                Way::Streamed => copy_each(self, to, len, |from, to, len| match len {
+                CopyKind::Streamed => copy_each(self, to, len, |from, to, len| match len {
                     0..=SHORT_PART_BYTES => small::copy(from, to, len),
                     _ => stream::copy(from, to, len),
                 }),
@@ -174,16 +174,16 @@ impl Parts for HeadAndFill<'_> {
         self.2(into);
     }
 
-    unsafe fn copy_in_a_way_to(&self, to: *mut u8, len: usize, way: Way) {
-        match way {
-            Way::Streamed => {
+    unsafe fn copy_by(&self, to: *mut u8, len: usize, kind: CopyKind) {
+        match kind {
+            CopyKind::Streamed => {
                 // SAFETY: the caller's promise.
                 let into = unsafe { self.copy_head_to(to, len) };
                 self.2(into.past_caches());
                 stream::fence();
             }
             // SAFETY: the caller's promise.
-            Way::Usual | Way::Vectors => unsafe { self.copy_to(to, len) },
+            CopyKind::Usual | CopyKind::Vectors => unsafe { self.copy_to(to, len) },
         }
     }
 }
@@ -256,15 +256,21 @@ impl MappedRing {
     /// # Panics
     /// If it would not end inside the ring, or the parts do not have `len` bytes.
     #[inline]
-    pub(super) fn fill(&self, slot: u64, len: usize, parts: &(impl Parts + ?Sized), way: Way) {
+    pub(super) fn fill(
+        &self,
+        slot: u64,
+        len: usize,
+        parts: &(impl Parts + ?Sized),
+        kind: CopyKind,
+    ) {
         assert!(slot < self.slots);
         assert!(len <= (self.slots - slot) as usize * SLOT_BYTES - SLOT_WORD_BYTES);
         // SAFETY: the range ends inside the ring. Only the producer uses free slots; a hostile peer
         // may read or write them nevertheless, which harms only the packet.
         unsafe {
-            match way {
-                Way::Usual => parts.copy_to(self.payload(slot), len),
-                _ => parts.copy_in_a_way_to(self.payload(slot), len, way),
+            match kind {
+                CopyKind::Usual => parts.copy_to(self.payload(slot), len),
+                _ => parts.copy_by(self.payload(slot), len, kind),
             }
         }
     }
@@ -449,9 +455,9 @@ mod tests {
     }
 
     #[test]
-    fn the_parts_of_a_packet_are_the_same_in_every_way() {
+    fn the_parts_of_a_packet_are_the_same_by_every_kind_of_copy() {
         let bytes: Vec<u8> = (0..20_000u32).map(|at| (at % 251) as u8).collect();
-        for way in [Way::Usual, Way::Vectors, Way::Streamed] {
+        for kind in [CopyKind::Usual, CopyKind::Vectors, CopyKind::Streamed] {
             for (head, body) in [
                 (0, 0),
                 (16, 48),
@@ -477,13 +483,13 @@ mod tests {
                         unsafe {
                             let to = into.as_mut_ptr().add(shift);
                             match is_filled {
-                                false => parts.copy_in_a_way_to(to, len, way),
-                                true => filled.copy_in_a_way_to(to, len, way),
+                                false => parts.copy_by(to, len, kind),
+                                true => filled.copy_by(to, len, kind),
                             }
                         }
                         assert!(
                             into[shift..shift + len] == expected,
-                            "{way:?} {head} {body} {shift} {is_filled}"
+                            "{kind:?} {head} {body} {shift} {is_filled}"
                         );
                         let others = into[..shift].iter().chain(&into[shift + len..]);
                         assert!(others.copied().all(|byte| byte == 0xee));

@@ -31,6 +31,7 @@ mod node_handshake;
 mod nodes;
 mod objects;
 mod pace;
+mod packet_copy;
 mod pair;
 pub(crate) mod paths;
 mod pausing;
@@ -46,7 +47,6 @@ mod sender_fences;
 mod split_copy;
 mod split_initiator;
 mod transfer;
-mod ways;
 
 #[cfg(all(loom, test))]
 mod model;
@@ -90,7 +90,7 @@ use crate::method::{
     Access, Atomic, Capabilities, Identity, Limits, Method, Peer, PeerReport, Readiness,
     Registration, Sharing, Sink, Transfer,
 };
-use crate::nodes::{Certificate, Nodes, Seen};
+use crate::nodes::{Certificate, Nodes, NodesVersion};
 use crate::wake::{Park, Parking, WakeFlag};
 use doorbell::SleepOn;
 use handshake::{HalfOpen, LISTENER_KEY};
@@ -168,6 +168,8 @@ pub struct Shm {
     by_address: HashMap<Address, Peer>,
     /// Rings that are polled, by peer index.
     polled: Vec<u32>,
+    /// Rings that stop being polled, empty between calls: its memory is kept, so that sleeps allocate nothing.
+    stopping: Vec<u32>,
     /// How many packets were taken, one in each poll, from the first ring in `polled` since it
     /// became the first.
     taken_in_turn: usize,
@@ -178,7 +180,7 @@ pub struct Shm {
     /// Peers to which something is exported, and which this process may help.
     grantees: Vec<Peer>,
     sharing: Sharing,
-    /// A part of a transfer was copied since the last call of [`Method::has_moved`].
+    /// A part of a transfer was copied since the last call of [`Method::take_moved`].
     copied: bool,
     /// Peers whose connection is being made.
     pending: Vec<Peer>,
@@ -199,7 +201,7 @@ pub struct Shm {
     /// Objects that were allocated here, to notify peers when they are freed.
     objects: Vec<(u64, MemoryWatch)>,
     quarantine: Quarantine,
-    nodes_seen: Seen,
+    nodes_version: NodesVersion,
     clock: Clock,
     ready: Vec<Ready>,
     rung: Vec<u32>,
@@ -249,6 +251,7 @@ impl Shm {
             peers: Peers::default(),
             by_address: HashMap::new(),
             polled: Vec::new(),
+            stopping: Vec::new(),
             taken_in_turn: 0,
             busy: VecDeque::new(),
             watched: Vec::new(),
@@ -267,7 +270,7 @@ impl Shm {
             numbers,
             objects: Vec::new(),
             quarantine: Quarantine::default(),
-            nodes_seen: Seen::default(),
+            nodes_version: NodesVersion::default(),
             clock: Clock::default(),
             ready: Vec::new(),
             rung: Vec::new(),
@@ -339,7 +342,7 @@ impl Method for Shm {
             per_peer_protection: true,
             remote_atomics: true,
             needs_local_registration: false,
-            tells_of_death: true,
+            reports_peer_exit: true,
             identifies_nodes: self.config.nodes.is_some(),
             maps_memory: true,
             holds_packets: false,
@@ -629,7 +632,7 @@ impl Method for Shm {
         self.check_connections(now, sink);
     }
 
-    fn has_moved(&mut self) -> bool {
+    fn take_moved(&mut self) -> bool {
         self.take_moved()
     }
 
@@ -772,13 +775,13 @@ impl Drop for Shm {
         if !self.own.process.is_this_process() {
             return self.quarantine.forget();
         }
-        let mut stuck = false;
+        let mut timed_out = false;
         for pair in self.peers.iter_mut().filter_map(|entry| entry.pair()) {
             // The wait for one peer timed out: the others have had the same time.
-            pair.stuck |= stuck;
+            pair.copy_wait_timed_out |= timed_out;
             pair.revoke();
             pair.transfers.queue.clear();
-            stuck |= pair.stuck;
+            timed_out |= pair.copy_wait_timed_out;
             if let Some(socket) = &pair.socket {
                 // If it cannot be sent, the peer sees only the closed socket.
                 let _ = socket.send(&Record::Goodbye.to_bytes(), &[]);

@@ -10,19 +10,28 @@
 //! single packet after such a pause, the sender does not stream: packets that arrive one by one
 //! must not wait.
 //!
+//! On an EPYC of the fourth generation (`bench messages`, MB/s; a line takes 33 ns near and 170 ns far) there is little to gain: with skipped polls 8 B
+//! 185, 64 B 1,436 and 1,000 B 6,957 near, without them 170, 1,389 and 6,420; far 100, 571 and 1,876, without them 106, 561 and 1,898. There the
+//! constants below are measured, too: where none is stated, 8 B are within 10 % and larger packets within 5 % of that, which is the scatter.
+//!
 //! This does not decide how to wait, which the caller's policy does: the thread goes on polling,
 //! and each poll checks everything else.
 
 use std::time::Instant;
 
-/// Looks in a row with few packets before polls skip the ring, and how many packets are few.
+/// Looks in a row with few packets before polls skip the ring, and how many packets are few. (1 and 8 looks: 8 B 175 and 187 MB/s near. 2 packets:
+/// 1,000 B 6,534 MB/s near.)
 const LOOKS: u8 = 2;
 const FEW: usize = 8;
-/// If this many packets were found, fewer polls are skipped the next time.
+/// If this many packets were found, fewer polls are skipped the next time. (64, near: 8 B 178, 1,000 B 6,809 MB/s.)
 const MANY: usize = 16;
-/// Polls that skip the ring: at first, at least and at most.
-const POLLS: (u8, u8, u8) = (16, 4, 32);
-/// Looks without a pause after a pause has ended with a single packet.
+/// Polls that skip the ring after a look: at first, at least, and at most. (At first 4: 8 B 178 near, 103 far. At least 16: 183 and 107. At most 120:
+/// 186 and 105.)
+const FIRST_SKIP: u8 = 16;
+const MIN_SKIP: u8 = 4;
+const MAX_SKIP: u8 = 32;
+/// Looks without a pause after a pause has ended with a single packet. (0: 8 B 185 near, 108 far. These streams hardly need it: packets that arrive one
+/// by one do.)
 const WITHOUT: u8 = 64;
 
 /// See the module's page.
@@ -37,7 +46,7 @@ pub(super) struct Pace {
     left: u8,
     /// Packets that were taken one in each poll since the ring was last empty.
     one_by_one: usize,
-    /// The time of that look, as passed by the caller: callers that only poll read the clock once
+    /// The time of the poll that last read the ring, as passed by the caller: callers that only poll read the clock once
     /// for several polls.
     at: Option<Instant>,
 }
@@ -96,7 +105,7 @@ impl Pace {
                 ..Self::default()
             };
         } else if packets >= MANY {
-            self.polls = if self.polls > POLLS.1 {
+            self.polls = if self.polls > MIN_SKIP {
                 self.polls / 2
             } else {
                 0
@@ -106,8 +115,8 @@ impl Pace {
             self.looks = (self.looks + 1).min(LOOKS);
             if self.looks == LOOKS {
                 self.polls = match self.polls {
-                    0 => POLLS.0,
-                    polls => (2 * polls).min(POLLS.2),
+                    0 => FIRST_SKIP,
+                    polls => (2 * polls).min(MAX_SKIP),
                 };
             }
         }

@@ -16,7 +16,7 @@ use causeway_wire::formats::Formats;
 use causeway_wire::node::Certificate;
 use causeway_wire::region::{ObjectSpan, RegionDescriptor};
 use causeway_wire::shm::{
-    Challenge, FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, Process, Record,
+    Challenge, FLAG_MEMBARRIER, FORMATS, MAX_RECORD_BYTES, PIECES, PairLayout, ProcessInfo, Record,
     RefuseReason, SLOT_BYTES, SlotKind, WAKE_RECORD, doorbell as bell_format, mismatch_of,
 };
 
@@ -28,13 +28,13 @@ use super::memory::{Bell, MappedRing, Parts};
 use super::node_handshake::{self, RequiredProofs, is_closed};
 use super::objects::Objects;
 use super::pace::Pace;
+use super::packet_copy::{CopyChoice, CopyKind};
 use super::pieces;
 use super::quarantine::{self, DeferredFree, PeerLiveness};
 use super::regions::{Exports, Imports};
 use super::ring::{Consumer, Producer, Sent};
 use super::split_copy::{self, Helper, Offers};
 use super::transfer::{self, Transfers};
-use super::ways::{Way, Ways};
 use crate::error::{PeerError, SendError, TOO_MANY_OPEN};
 use crate::method::{Direction, Outlet};
 use crate::trust::{NO_NODE, NODE_DEMANDED};
@@ -97,7 +97,7 @@ pub(super) struct Pair {
     pub(super) layout: PairLayout,
     pub(super) producer: Producer<MappedRing>,
     /// Allocated once there has been a packet for which it matters.
-    ways: Option<Box<Ways>>,
+    packet_copy: Option<Box<CopyChoice>>,
     pub(super) consumer: Consumer<MappedRing>,
     pub(super) exports: Exports,
     pub(super) imports: Imports,
@@ -144,7 +144,7 @@ pub(super) struct Pair {
     pub(super) offers: Offers,
     pub(super) helper: Helper,
     /// Allocated once there has been a transfer for which it matters.
-    pub(super) ways_of_transfers: Option<Box<pieces::Ways>>,
+    pub(super) piece_choice: Option<Box<pieces::PieceChoice>>,
     /// Bytes of shared transfers that this side has copied, whichever side started them.
     pub(super) shared_bytes: u64,
     /// Whether the pair is in the list of those that may be helped.
@@ -156,7 +156,7 @@ pub(super) struct Pair {
     pub(super) file: Option<OwnedFd>,
     goodbye: bool,
     /// A wait for the peer timed out, and it has made no progress since.
-    pub(super) stuck: bool,
+    pub(super) copy_wait_timed_out: bool,
     /// Memory that the peer may still be writing, to be kept by the instance.
     pub(super) deferred: Vec<DeferredFree>,
     /// Why the connection is about to be closed.
@@ -179,7 +179,7 @@ impl Pair {
             own,
             layout,
             producer: Producer::new(out),
-            ways: None,
+            packet_copy: None,
             consumer: Consumer::new(into, layout.max_packet()),
             exports: Exports::new(&mapping, layout, side),
             imports: Imports::new(&mapping, layout, 1 - side),
@@ -208,7 +208,7 @@ impl Pair {
             shares: true,
             offers: Offers::new(&mapping, layout, side),
             helper: Helper::new(&mapping, layout, 1 - side),
-            ways_of_transfers: None,
+            piece_choice: None,
             shared_bytes: 0,
             is_grantee: false,
             bulk: Bulk::default(),
@@ -216,7 +216,7 @@ impl Pair {
             objects: Objects::default(),
             file: None,
             goodbye: false,
-            stuck: false,
+            copy_wait_timed_out: false,
             deferred: Vec::new(),
             failing: None,
         }
@@ -228,18 +228,17 @@ impl Pair {
         !self.transfers.queue.is_empty() || self.transfers.has_atomics && self.atomics.has_work()
     }
 
-    /// Whether this poll skips the ring: see [`Pace`]. It does not if something was sent since the
-    /// last look.
+    /// Whether this poll skips the ring (see [`Pace`]): only while this side has sent nothing since it last received.
     #[inline]
     pub(super) fn skips_poll(&mut self, now: Instant) -> bool {
-        self.pace.skips_poll(now) && self.producer.expects_reply()
+        self.pace.skips_poll(now) && self.producer.owes_reply()
     }
 
     /// Notes that a poll at this time has found no packet.
     #[inline]
     pub(super) fn found_none(&mut self, now: Instant) {
         self.ran_empty = true;
-        self.pace.found_none(now, self.producer.expects_reply());
+        self.pace.found_none(now, self.producer.owes_reply());
     }
 
     /// Sends a packet from the caller.
@@ -272,13 +271,14 @@ impl Pair {
     /// What large messages have cost.
     #[cold]
     pub(super) fn costs(&mut self) -> &mut Costs {
-        &mut self.ways.get_or_insert_default().costs
+        &mut self.packet_copy.get_or_insert_default().costs
     }
 
     /// Whether large messages that wait for room are to be announced: see [`Costs`].
     pub(super) fn announces_large(&self) -> bool {
-        let ways = self.ways.as_deref();
-        matches!(self.attach, Attach::Usable(_)) && ways.is_some_and(|ways| ways.costs.announces())
+        let choice = self.packet_copy.as_deref();
+        matches!(self.attach, Attach::Usable(_))
+            && choice.is_some_and(|choice| choice.costs.announces())
     }
 
     /// Puts a packet into the ring and rings if necessary; `false` if there is no room, in which
@@ -296,20 +296,20 @@ impl Pair {
     /// The same, inlined: the call would take a twentieth of what a short message takes its sender.
     #[inline(always)]
     fn publish_here(&mut self, kind: SlotKind, parts: &(impl Parts + ?Sized), len: usize) -> bool {
-        let differs = Ways::differ(len);
-        let way = match differs {
+        let differs = CopyChoice::differ(len);
+        let copying = match differs {
             true => self
-                .ways
+                .packet_copy
                 .get_or_insert_default()
                 .next(len, parts.is_filled()),
-            false => Way::Usual,
+            false => CopyKind::Usual,
         };
         let start = match differs && len >= LARGE_BYTES {
             true => self.costs().begin(Copying::In),
             false => None,
         };
-        let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, way);
-        let fetching = !differs || way.fetches_lines(len);
+        let fill = |ring: &MappedRing, slot| ring.fill(slot, len, parts, copying);
+        let fetching = !differs || copying.fetches_lines(len);
         let sent = self.producer.send((kind, fetching), len, fill);
         match sent {
             Sent::Published => {}
@@ -320,8 +320,8 @@ impl Pair {
                 return false;
             }
         }
-        if differs && let Some(ways) = &mut self.ways {
-            ways.sent(len, parts.is_filled());
+        if differs && let Some(choice) = &mut self.packet_copy {
+            choice.sent(len, parts.is_filled());
         }
         if let Some(start) = start {
             self.costs().end(Copying::In, start, len);
@@ -361,7 +361,7 @@ impl Pair {
     /// accesses.
     #[cold]
     fn hold(&mut self, mut held: Vec<DeferredFree>) {
-        quarantine::wait(&mut held, &self.liveness(), &mut self.stuck);
+        quarantine::wait(&mut held, &self.liveness(), &mut self.copy_wait_timed_out);
         self.deferred.append(&mut held);
     }
 
@@ -414,7 +414,7 @@ impl Pair {
         socket: &RecordSocket,
         formats: Formats,
         flags: u8,
-        process: Process,
+        process: ProcessInfo,
         bell: OwnedFd,
     ) -> Result<(), PeerError> {
         let mapping = Mapping::new(&bell, bell_format::BYTES)
@@ -444,10 +444,10 @@ impl Pair {
     /// Whether the peer should send its parts of the next transfer that it helps with, of `len`
     /// bytes, as pieces. If the peer is paused, its packets could be queued before its pieces.
     ///
-    /// `None` if it cannot. Otherwise the caller reports the transfer's end to [`pieces::Ways`].
+    /// `None` if it cannot. Otherwise the caller reports the transfer's end to [`pieces::PieceChoice`].
     pub(super) fn may_send_pieces(&mut self, len: u64) -> Option<bool> {
         let may = self.knows_pieces && !self.paused;
-        may.then(|| self.ways_of_transfers.get_or_insert_default().begin(len))
+        may.then(|| self.piece_choice.get_or_insert_default().begin(len))
     }
 
     /// Reads a bounded number of records from the socket. `Err` ends the connection.
@@ -524,11 +524,11 @@ impl Pair {
                 }
                 Ok(())
             }
-            (Record::Forgot { object }, Stage::Up) => {
+            (Record::ObjectUnmapped { object }, Stage::Up) => {
                 self.objects.forgotten(object);
                 Ok(())
             }
-            (Record::Retired { object }, Stage::Up) => {
+            (Record::ObjectFreed { object }, Stage::Up) => {
                 self.objects.retired(object);
                 Ok(())
             }
@@ -595,7 +595,7 @@ impl Pair {
     fn notify_forgotten(&self, object: u64) {
         if let Some(socket) = &self.socket {
             // If it cannot be sent, only this object is not mapped again.
-            let _ = socket.send(&Record::Forgot { object }.to_bytes(), &[]);
+            let _ = socket.send(&Record::ObjectUnmapped { object }.to_bytes(), &[]);
         }
     }
 
@@ -623,7 +623,7 @@ impl Pair {
             && let Some(socket) = &self.socket
         {
             // If it cannot be sent, the peer keeps a mapping until its cache overflows.
-            let _ = socket.send(&Record::Retired { object }.to_bytes(), &[]);
+            let _ = socket.send(&Record::ObjectFreed { object }.to_bytes(), &[]);
         }
     }
 
@@ -711,7 +711,7 @@ impl Drop for Pair {
 }
 
 /// Pins the process at the other end of `socket`, and tests whether its memory can be read.
-fn probe(socket: &RecordSocket, process: Process) -> Attach {
+fn probe(socket: &RecordSocket, process: ProcessInfo) -> Attach {
     let pid = socket.peer().map_or(0, |credentials| credentials.pid);
     if pid <= 0 {
         return Attach::Refused(

@@ -7,8 +7,8 @@
 //! while the helper copies transfers of its own: each processor then has enough to do, and a byte
 //! that its receiver reads is copied once.
 //!
-//! One way, and in windows of 64, on an EPYC of the fifth generation whose kernel copies 16 bytes a nanosecond and whose processes 130; a line takes
-//! 40 ns (near) and 220 ns (far):
+//! Time of one message, and time per message in a window of 64 where that was measured, too, on an EPYC of the fifth generation whose kernel copies
+//! 16 bytes a nanosecond and whose processes 130; a line takes 40 ns (near) and 220 ns (far):
 //!
 //! | bytes | near, both write | near, pieces | far, both write | far, pieces |
 //! |---|---|---|---|---|
@@ -18,12 +18,12 @@
 //! | 1 MiB | 37 and 30 | 25 and 19 | 65 and 31 | 47 and 43 |
 //! | 4 MiB | 140 and 122 | 100 and 80 | 262 and 129 | 180 and 163 |
 //!
-//! So which of the two is faster is measured while messages are moved ([`Ways`]).
+//! So which of the two is faster is measured while messages are moved ([`PieceChoice`]).
 
 use std::time::Duration;
 
 use causeway_sys::choice::{Choice, Sample};
-use causeway_sys::prices::Prices;
+use causeway_sys::copy_costs::CopyCosts;
 use causeway_wire::shm::PairLayout;
 use causeway_wire::shm::split_copy::{PieceHeader, UNIT_BYTES};
 
@@ -71,11 +71,11 @@ const CLASSES: [u64; 2] = [256 << 10, 2 << 20];
 
 /// Transfers after which a stream that never ends begins a new period, with some of the last one in
 /// progress.
-const MOST_IN_TURN: u32 = 256;
+const MAX_TRANSFERS_PER_SAMPLE: u32 = 256;
 
 /// Whether the helpers of this side's transfers send pieces. The choice holds for all transfers
 /// that are in progress at the same time.
-pub(super) struct Ways {
+pub(super) struct PieceChoice {
     choices: [Choice<2>; CLASSES.len() + 1],
     period: Option<Period>,
 }
@@ -93,23 +93,23 @@ struct Period {
     is_spoilt: bool,
 }
 
-impl Default for Ways {
+impl Default for PieceChoice {
     fn default() -> Self {
-        Self::preferring(Prices::of_this_machine().is_some_and(pieces_are_faster))
+        Self::preferring(CopyCosts::of_this_machine().is_some_and(pieces_are_faster))
     }
 }
 
 /// The choice before any measurement: a piece takes two copies and the fetching of lines
 /// ([`COPIES`]); with system calls, both sides write at once.
-fn pieces_are_faster(prices: Prices) -> bool {
-    2.0 * COPIES * prices.copy_byte < prices.attach_byte
+fn pieces_are_faster(costs: CopyCosts) -> bool {
+    2.0 * COPIES * costs.copy_byte < costs.attach_byte
 }
 
 fn class_of(len: u64) -> usize {
     CLASSES.iter().filter(|&&most| len > most).count()
 }
 
-impl Ways {
+impl PieceChoice {
     /// Prefers pieces, or not, until the other way is found to be faster.
     pub(super) fn preferring(pieces: bool) -> Self {
         Self {
@@ -119,10 +119,12 @@ impl Ways {
     }
 
     /// Whether the helper of the next transfer, of `len` bytes, should send pieces. The caller
-    /// calls [`Ways::end`] afterwards.
+    /// calls [`PieceChoice::end`] afterwards.
     pub(super) fn begin(&mut self, len: u64) -> bool {
         let class = class_of(len);
-        let ended = self.period.take_if(|period| period.begun >= MOST_IN_TURN);
+        let ended = self
+            .period
+            .take_if(|period| period.begun >= MAX_TRANSFERS_PER_SAMPLE);
         if let Some(period) = &ended {
             self.end_sample(period);
         }
@@ -188,28 +190,28 @@ mod tests {
     /// A way whose transfers fail does not count as fast.
     #[test]
     fn failed_transfers_do_not_change_the_choice() {
-        let mut ways = Ways::preferring(true);
+        let mut choice = PieceChoice::preferring(true);
         let mut pieces = 0;
         for _ in 0..1000 {
-            let in_pieces = ways.begin(1 << 20);
+            let in_pieces = choice.begin(1 << 20);
             pieces += u32::from(in_pieces);
             if in_pieces {
                 std::hint::black_box(vec![1u8; 1 << 16]);
             }
-            ways.end(1 << 20, in_pieces);
+            choice.end(1 << 20, in_pieces);
         }
         assert!(pieces > 900, "{pieces}");
     }
 
     #[test]
     fn the_first_choice_follows_the_measured_costs() {
-        let prices = |attach: f64, copy: f64| Prices {
+        let costs = |attach: f64, copy: f64| CopyCosts {
             attach_call: 1000.0,
             attach_byte: 1.0 / attach,
             copy_byte: 1.0 / copy,
         };
-        assert!(pieces_are_faster(prices(16.0, 130.0)));
-        assert!(!pieces_are_faster(prices(50.0, 45.0)));
-        assert!(!pieces_are_faster(prices(42.0, 42.0)));
+        assert!(pieces_are_faster(costs(16.0, 130.0)));
+        assert!(!pieces_are_faster(costs(50.0, 45.0)));
+        assert!(!pieces_are_faster(costs(42.0, 42.0)));
     }
 }

@@ -102,15 +102,19 @@ impl Drop for DeferredFree {
 }
 
 /// Waits until the peer accesses none of `deferred`, at most for [`COPY_PATIENCE`], and only while it
-/// runs. For a peer that is `stuck`, as a wait has timed out, there is no further wait before it
+/// runs. If `copy_wait_timed_out`, an earlier wait for this peer has taken too long: there is no further wait before it
 /// makes progress. Memory that it still accesses then remains in `deferred`.
-pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, stuck: &mut bool) {
+pub(super) fn wait(
+    deferred: &mut Vec<DeferredFree>,
+    liveness: &PeerLiveness,
+    copy_wait_timed_out: &mut bool,
+) {
     let mut blocking = None;
     let mut round = 0u64;
     loop {
         deferred.retain_mut(DeferredFree::may_be_touched);
         if deferred.is_empty() {
-            *stuck = false;
+            *copy_wait_timed_out = false;
             return;
         }
         round += 1;
@@ -123,8 +127,8 @@ pub(super) fn wait(deferred: &mut Vec<DeferredFree>, liveness: &PeerLiveness, st
             let blocking = blocking.get_or_insert_with(|| Blocking::at_most(COPY_PATIENCE));
             if liveness.is_gone() {
                 deferred.iter_mut().for_each(|entry| entry.over = true);
-            } else if *stuck || blocking.is_over() || liveness.is_stopped() {
-                *stuck = true;
+            } else if *copy_wait_timed_out || blocking.is_over() || liveness.is_stopped() {
+                *copy_wait_timed_out = true;
                 deferred.iter_mut().for_each(|entry| entry.watch(liveness));
                 return;
             }

@@ -132,7 +132,7 @@ pub(super) struct Producer<M> {
     /// First words of the slots from `tail` up to below this one are 0.
     cleared: u64,
     /// Whether the other side is likely to be waiting for the next packet.
-    next_is_reply: bool,
+    owes_reply: bool,
     /// Rises with replies and falls with other packets; see [`REPLY_WEIGHT`].
     recent_replies: u32,
     /// Slots at the ring's start that are cleared for the first packet after the next wrap.
@@ -152,7 +152,7 @@ impl<M: RingMemory> Producer<M> {
             tail: memory.first(),
             limit: memory.first() + memory.slots(),
             cleared: memory.first() + memory.slots(),
-            next_is_reply: false,
+            owes_reply: false,
             recent_replies: 0,
             wrap: 0..0,
             prepared_until: 0,
@@ -263,7 +263,7 @@ impl<M: RingMemory> Producer<M> {
         let (end, need) = (sent.end, sent.end - sent.start);
         self.recent_replies = self.recent_replies.saturating_sub(1);
         let ahead;
-        if std::mem::take(&mut self.next_is_reply) {
+        if std::mem::take(&mut self.owes_reply) {
             self.recent_replies = (self.recent_replies + REPLY_WEIGHT.0).min(REPLY_WEIGHT.1);
             // Moved to the shared cache, the lines are nearer for a receiver that waits for them.
             // In a stream of packets that would take them from the sender too early.
@@ -323,15 +323,15 @@ impl<M: RingMemory> Producer<M> {
     /// Notes that the other side has sent something: the next packet is likely to be the reply that
     /// it waits for.
     #[inline]
-    pub(super) fn expect_reply(&mut self) {
-        self.next_is_reply = true;
+    pub(super) fn note_received(&mut self) {
+        self.owes_reply = true;
         self.is_stream = false;
     }
 
     /// Whether nothing was sent since the other side has sent something.
     #[inline]
-    pub(super) fn expects_reply(&self) -> bool {
-        self.next_is_reply
+    pub(super) fn owes_reply(&self) -> bool {
+        self.owes_reply
     }
 
     /// Called when a packet of `len` bytes has arrived alone. The reply is likely to be of the same

@@ -7,6 +7,8 @@ use causeway_sys::membarrier;
 pub(super) struct SenderFences {
     /// The last one has failed.
     fail: bool,
+    /// That has been logged, which it is once: filters of system calls are per thread, so that it may change with each call.
+    has_warned: bool,
     /// A test has them fail.
     #[cfg(all(test, not(loom)))]
     pub(super) broken: bool,
@@ -17,7 +19,7 @@ impl SenderFences {
     /// written before, and not ring.
     pub(super) fn pass(&mut self) -> bool {
         let passed = membarrier::heavy() && self.may_work();
-        if !passed && !self.fail {
+        if !passed && !std::mem::replace(&mut self.has_warned, true) {
             tracing::warn!(
                 "the system does not make senders pass a fence any more (membarrier; a filter of system calls?): this process polls \
                  instead of sleeping"

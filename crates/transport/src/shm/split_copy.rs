@@ -166,7 +166,7 @@ pub(super) struct Offer {
     len: u64,
     initiated: Initiated,
     pub(super) in_pieces: bool,
-    /// It is one of the transfers by which [`pieces::Ways`] are compared.
+    /// It is one of the transfers by which [`pieces::PieceChoice`] are compared.
     pub(super) is_timed: bool,
     /// It has to be copied again, by the initiator alone.
     again: bool,
@@ -334,7 +334,7 @@ pub(super) struct Helper {
     /// The block that was helped last.
     next: usize,
     /// How many more polls may find no room for a piece, see [`pieces::ROOM_POLLS`].
-    pub(super) looks: u32,
+    pub(super) room_polls_left: u32,
 }
 
 impl Helper {
@@ -347,7 +347,7 @@ impl Helper {
                 side: owner,
             },
             next: 0,
-            looks: pieces::ROOM_POLLS,
+            room_polls_left: pieces::ROOM_POLLS,
         }
     }
 
@@ -455,7 +455,7 @@ pub(super) fn can_help(pair: &mut Pair) -> bool {
     });
     if has_left {
         // Before a sleep it no longer waits for room.
-        pair.helper.looks = 0;
+        pair.helper.room_polls_left = 0;
     }
     has_left
 }
@@ -475,10 +475,10 @@ impl Pair {
     fn next_piece(&mut self) -> Next {
         // This side's own packets come first.
         if !self.blocked && has_room_for_piece(self, pieces::room_bytes(self.layout)) {
-            self.helper.looks = pieces::ROOM_POLLS;
+            self.helper.room_polls_left = pieces::ROOM_POLLS;
             Next::Send
-        } else if self.helper.looks > 0 {
-            self.helper.looks -= 1;
+        } else if self.helper.room_polls_left > 0 {
+            self.helper.room_polls_left -= 1;
             Next::Wait
         } else {
             Next::Write

@@ -220,8 +220,8 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
     let mut room = BATCH;
     let mut written = 0;
     let both_ways = copies_both_ways(pair);
-    if both_ways && let Some(ways) = &mut pair.ways_of_transfers {
-        ways.spoil();
+    if both_ways && let Some(choice) = &mut pair.piece_choice {
+        choice.spoil();
     }
     let waits_for_pieces = !both_ways && !pair.transfers.patience.is_over();
     let takes_little = !both_ways && !pair.transfers.is_alone;
@@ -290,10 +290,10 @@ fn try_settle(pair: &mut Pair) -> Result<(), InvalidClaims> {
         active.left = active.transfer.local_bytes();
     }
     if offer.is_timed
-        && let Some(ways) = &mut pair.ways_of_transfers
+        && let Some(choice) = &mut pair.piece_choice
     {
         let copied = copied && active.failed.is_none();
-        ways.end(active.transfer.local_bytes(), copied);
+        choice.end(active.transfer.local_bytes(), copied);
     }
     active.offer = None;
     pair.offers.announce_open();

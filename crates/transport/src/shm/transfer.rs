@@ -180,7 +180,7 @@ pub(super) fn step(pair: &mut Pair, peer: Peer, sink: &mut dyn Sink) -> Step {
     match (&pair.attach, pair.attach.number()) {
         (_, Some(pid)) => attach_step(pair, pid),
         (Attach::Usable(_), None) => pair.refuse_attach(CHANGED.to_owned()),
-        (Attach::Refused(_), None) => return super::bulk::ask(pair),
+        (Attach::Refused(_), None) => return super::bulk::request_pieces(pair),
     }
     let front = pair.transfers.queue.front();
     if front.is_some_and(Active::is_finished) {

@@ -56,7 +56,7 @@ impl Tcp {
     ) -> Handshake {
         let is_keyed = config.key.is_some() || agent.is_some();
         let drawn = is_keyed.then(nonce);
-        let holder = match drawn {
+        let holder_or_nonce = match drawn {
             // If no number could be drawn, a recorded handshake of the other side gets one step further, but
             // still proves nothing.
             Some(drawn) => drawn.unwrap_or_default(),
@@ -68,7 +68,7 @@ impl Tcp {
         let config = HandshakeConfig {
             key: config.key.clone(),
             encrypt: config.encrypt,
-            holder,
+            holder_or_nonce,
             fast_aes: has_fast_aes(),
             connections: config.connections,
             ticket,
@@ -185,7 +185,7 @@ impl Tcp {
             agent_call,
         );
         let hello = handshake.take_output();
-        link.phase = Phase::Shaking(Box::new(handshake));
+        link.phase = Phase::Handshaking(Box::new(handshake));
         if let Err(cause) = link.send_step(&hello) {
             self.end(peer, cause, sink);
         }
@@ -301,7 +301,7 @@ impl Tcp {
         let data = epoll::EventData::new_u64(peer.0);
         let watched = epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN);
         if let Some(state) = self.slots.get_mut(peer) {
-            let phase = Phase::Shaking(Box::new(handshake));
+            let phase = Phase::Handshaking(Box::new(handshake));
             state.link = Some(Link::new(socket, phase, now, deadline));
         }
         if let Err(error) = watched {
@@ -314,7 +314,7 @@ impl Tcp {
     fn evict(&mut self, peer: Peer) {
         let state = self.slots.get_mut(peer);
         if let Some(link) = state.and_then(|state| state.link.as_mut())
-            && let Phase::Shaking(handshake) = &mut link.phase
+            && let Phase::Handshaking(handshake) = &mut link.phase
         {
             handshake.refuse(Refusal::Full);
             let bytes = handshake.take_output();
@@ -339,8 +339,8 @@ impl Tcp {
             // The handshake will ask the kernel again, and report what cannot be determined.
             Err(_) => return Ok(Source::host(remote.ip())),
         };
-        let me = rustix::process::geteuid().as_raw();
-        if self.config.key.is_none() && !is_accepted_user(owner.uid, me) {
+        let own_uid = rustix::process::geteuid().as_raw();
+        if self.config.key.is_none() && !is_accepted_user(owner.uid, own_uid) {
             return Err(Some(Refusal::OtherUser));
         }
         Ok(Source::User(owner.uid))
@@ -364,21 +364,21 @@ impl Tcp {
         let Some(link) = &mut state.link else {
             return false;
         };
-        let heard = match link.read_input(&self.config, &mut self.buffers) {
-            Ok(Some(heard)) => heard,
+        let input = match link.read_input(&self.config, &mut self.buffers) {
+            Ok(Some(input)) => input,
             Ok(None) => return false,
             Err(cause) => {
                 self.end(peer, cause, sink);
                 return true;
             }
         };
-        let Phase::Shaking(handshake) = &mut link.phase else {
+        let Phase::Handshaking(handshake) = &mut link.phase else {
             return false;
         };
         let mut identity = None;
         let socket = &link.socket;
         let owners = &mut self.owners;
-        let outcome = match heard {
+        let outcome = match input {
             HandshakeInput::FromAgent(reply) => handshake.on_agent_reply(*reply),
             HandshakeInput::FromPeer(bytes) => handshake.input(&bytes, &mut |holder| {
                 identity = Some(same_user(owners, socket, holder)?);
@@ -617,7 +617,7 @@ pub(super) fn same_user(
             "{theirs} is not on this host, and there is no cluster key"
         )));
     }
-    let me = rustix::process::geteuid().as_raw();
+    let own_uid = rustix::process::geteuid().as_raw();
     let Some(owner) = owners.of_other_end(ours, theirs).map_err(unknown)? else {
         // The other end is on this host, so its process existed a moment ago. To which user it belonged can no
         // longer be determined, and it may be started again. This does not mean that the peer is not trusted.
@@ -627,9 +627,9 @@ pub(super) fn same_user(
         });
     };
     let uid = owner.uid;
-    if !is_accepted_user(uid, me) {
+    if !is_accepted_user(uid, own_uid) {
         return Err(unauthorised(format!(
-            "the process at {theirs} belongs to {}, this one to user {me}; \
+            "the process at {theirs} belongs to {}, this one to user {own_uid}; \
              different users need a cluster key",
             user(uid)
         )));

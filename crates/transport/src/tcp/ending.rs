@@ -211,7 +211,7 @@ impl Tcp {
             if let Some(link) = &mut state.link {
                 // Its time starts with the next tick: the latest reading may be from long ago.
                 link.last_heard = self.clock.now();
-                link.heard = true;
+                link.has_received = true;
                 link.probed = false;
             }
         }
@@ -271,7 +271,7 @@ impl Tcp {
             self.end(peer, cause, sink);
             return false;
         }
-        if std::mem::take(&mut link.heard) {
+        if std::mem::take(&mut link.has_received) {
             link.last_heard = now;
             link.probed = false;
         }

@@ -50,7 +50,7 @@ use crate::trust::{NO_NODE, NODE_DEMANDED, refused};
 
 /// The Noise protocol: no static keys, the cluster's key as pre-shared key from the first message.
 /// The cipher is the faster one that is safe on both sides' processors: AES without instructions for
-/// it is slow, or tells its key by its timing.
+/// it is slow, or leaks its key through its timing.
 const NOISE_AES: &str = "Noise_NNpsk0_25519_AESGCM_BLAKE2s";
 const NOISE_CHACHA: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
 
@@ -85,7 +85,7 @@ pub struct HandshakeConfig {
     pub encrypt: bool,
     /// Without a key: which process the other side is to ask its kernel about. With a key: a number that was drawn for this handshake
     /// alone, so that messages recorded from another handshake are invalid ([`nonce`]).
-    pub holder: Holder,
+    pub holder_or_nonce: Holder,
     /// See [`has_fast_aes`].
     pub fast_aes: bool,
     /// How many connections with one peer this side supports.
@@ -234,7 +234,7 @@ impl Handshake {
                 false => Auth::SameUser,
             },
             encrypt: config.encrypt && is_keyed,
-            holder: config.holder,
+            holder: config.holder_or_nonce,
             fast_aes: config.fast_aes,
             nodes,
             connections: config.connections.clamp(1, MAX_CONNECTIONS),
@@ -327,7 +327,7 @@ impl Handshake {
         bytes: &[u8],
         verify: &mut Verify<'_>,
     ) -> Result<Option<Agreement>, PeerError> {
-        // A peer that runs ahead is cut off where its first frames would be unreasonable.
+        // A complete step that arrives too early is a protocol error (`on_step`); `Step::decode` bounds an incomplete one.
         self.partial.extend_from_slice(bytes);
         self.take_steps(verify)
     }
@@ -376,6 +376,7 @@ impl Handshake {
         }
     }
 
+    /// Ends the handshake: its results, with the bytes that came after its last step.
     fn agreement(&mut self, agreed: Agreed) -> Agreement {
         self.state = State::Over;
         Agreement {
@@ -389,7 +390,7 @@ impl Handshake {
         }
     }
 
-    /// Called when all complete steps have been handled; checks that an incomplete step is bounded.
+    /// Called when all complete steps have been handled; debug builds assert that an incomplete step is bounded.
     fn all_taken(&self) -> Result<Option<Agreement>, PeerError> {
         debug_assert!(self.partial.len() <= STEP_HEADER_BYTES + MAX_STEP_PAYLOAD + HELLO_BYTES);
         Ok(None)
@@ -548,21 +549,23 @@ impl Handshake {
         }
     }
 
+    /// Handles a message of the exchange under the cluster's key alone: the first one at the responder, which replies and goes to
+    /// [`State::Proof`], or the second one at the initiator, which proves itself and has ended the handshake.
     fn on_noise(
         &mut self,
         mut noise: Box<snow::HandshakeState>,
         payload: &[u8],
     ) -> Result<Option<Agreed>, PeerError> {
-        let mut said = [0; MAX_STEP_PAYLOAD];
-        let Ok(len) = noise.read_message(payload, &mut said) else {
+        let mut plain = [0; MAX_STEP_PAYLOAD];
+        let Ok(len) = noise.read_message(payload, &mut plain) else {
             return Err(self.wrong_key());
         };
         let mut user = None;
         if self.role == Role::Responder {
             if self.format >= USERS_FROM {
-                let mut said = Reader::new(said.get(..len).unwrap_or_default());
-                user = read_user(&mut said).map_err(malformed)?;
-                said.finish().map_err(malformed)?;
+                let mut reader = Reader::new(plain.get(..len).unwrap_or_default());
+                user = read_user(&mut reader).map_err(malformed)?;
+                reader.finish().map_err(malformed)?;
             }
             self.write_noise(&mut noise)?;
         }
@@ -575,7 +578,7 @@ impl Handshake {
         Ok(Some(sealed.agreed(None)))
     }
 
-    /// Handles a message of the exchange that proves nodes.
+    /// Handles a message of the exchange that proves nodes: stays in [`State::Nodes`] until it is finished, then goes to [`State::Proof`].
     fn on_exchange(
         &mut self,
         mut exchange: Box<NodeHandshake>,
@@ -614,7 +617,8 @@ impl Handshake {
         Ok(None)
     }
 
-    /// Handles the other side's `Accept`, where it is a transport message.
+    /// Handles the other side's `Accept`, where it is a transport message: ends the handshake. A responder whose nodes were exchanged sends its
+    /// own `Accept` only now.
     fn on_proof(
         &mut self,
         mut sealed: Sealed,
@@ -645,7 +649,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Makes the protection of records from the keys of a finished exchange.
+    /// Makes the protection of records from the keys of a finished exchange. Neither sends nor changes the state.
     fn seal(
         &self,
         keys: &SessionKeys,
@@ -663,7 +667,7 @@ impl Handshake {
         })
     }
 
-    /// Sends an `Accept` as a transport message.
+    /// Sends an `Accept` as a transport message. The state is the caller's to change.
     fn accept(&mut self, mut sealed: Sealed) -> Result<Sealed, PeerError> {
         let mut proof = [0; MAX_STEP_PAYLOAD];
         let len = sealed
@@ -725,7 +729,7 @@ impl Sealed {
     }
 }
 
-/// The Noise handshake under the cluster's key alone.
+/// The Noise handshake under the cluster's key alone, before its first message.
 pub(crate) fn keyed(
     role: Role,
     fast_aes: bool,

@@ -10,7 +10,7 @@ use causeway_sys::net::{self, MAX_PIECES, Piece};
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
 
 use super::handshake::{Agreement, Handshake, Protection};
-use super::records::{Records, Room};
+use super::records::{RecordBuffers, Records};
 use super::user_limits::CountedConnection;
 use crate::agent::AgentConnection;
 use crate::error::PeerError;
@@ -35,7 +35,7 @@ const WRITES_PER_POLL: usize = 8;
 /// Buffers that all connections of one instance share: an idle connection has none of its own.
 pub(super) struct Buffers {
     input: Vec<u8>,
-    room: Room,
+    records: RecordBuffers,
     spans: Vec<Memory>,
 }
 
@@ -43,7 +43,7 @@ impl Buffers {
     pub(super) fn new() -> Self {
         Self {
             input: vec![0; INPUT_BYTES],
-            room: Room::new(),
+            records: RecordBuffers::new(),
             spans: Vec::new(),
         }
     }
@@ -56,7 +56,7 @@ pub(super) enum Phase {
     /// TCP itself is connecting.
     Connecting,
     /// The two sides are authenticating each other.
-    Shaking(Box<Handshake>),
+    Handshaking(Box<Handshake>),
     /// Frames can be sent and received.
     Up,
 }
@@ -87,7 +87,7 @@ pub(super) struct Link {
     /// How often reads or writes were so large that they must have been data, not a probe.
     pub(super) bulk: Cell<u64>,
     /// Something has arrived since the last tick.
-    pub(super) heard: bool,
+    pub(super) has_received: bool,
     pub(super) last_heard: Instant,
     /// The peer was probed since then.
     pub(super) probed: bool,
@@ -116,7 +116,7 @@ impl Link {
             connection: MAIN,
             read_bytes: FIRST_READ_BYTES,
             bulk: Cell::new(0),
-            heard: false,
+            has_received: false,
             last_heard: now,
             probed: false,
             trust_deadline,
@@ -271,7 +271,7 @@ impl Link {
         buffers: &mut Buffers,
     ) -> bool {
         let queued_bytes = session.outbox(self.connection).short_bytes();
-        let sealed = records.seal(&mut buffers.room, |room| {
+        let sealed = records.seal(&mut buffers.records, |room| {
             session.refill(self.connection);
             session.connection(self.connection).outbox.copy_out(room)
         });
@@ -318,7 +318,7 @@ impl Link {
                 None => break,
                 Some(more) => {
                     any = true;
-                    self.heard = true;
+                    self.has_received = true;
                     if !more {
                         break;
                     }
@@ -421,7 +421,7 @@ impl Link {
             return Ok(None);
         };
         let (whole, _) = buffers.input.split_at(kept + count);
-        records.open(whole, &mut buffers.room, |plain| {
+        records.open(whole, &mut buffers.records, |plain| {
             session.input(self.connection, plain, peer, sink)
         })?;
         Ok(Some(count == more))
@@ -438,7 +438,7 @@ impl Link {
     ) -> Result<(), PeerError> {
         let connection = self.connection;
         match &mut self.records {
-            Some(records) => records.open(bytes, &mut buffers.room, |plain| {
+            Some(records) => records.open(bytes, &mut buffers.records, |plain| {
                 session.input(connection, plain, peer, sink)
             }),
             None => session.input(self.connection, bytes, peer, sink),

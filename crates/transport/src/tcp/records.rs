@@ -19,13 +19,13 @@ const MAX_SEALED_BYTES: usize = RECORD_HEADER_BYTES + MAX_RECORD_PLAIN + RECORD_
 
 const _: () = assert!(RECORD_TAG_BYTES == TAG_BYTES);
 
-/// Room that all connections of one instance share to seal and open records in.
-pub(super) struct Room {
+/// Buffers that all connections of one instance share to seal and open records in.
+pub(super) struct RecordBuffers {
     plain: Vec<u8>,
     sealed: Vec<u8>,
 }
 
-impl Room {
+impl RecordBuffers {
     pub(super) fn new() -> Self {
         Self {
             plain: vec![0; MAX_RECORD_PLAIN + RECORD_TAG_BYTES],
@@ -79,14 +79,14 @@ impl Records {
         self.unsent.extend_from_slice(rest);
     }
 
-    /// Seals what `fill` puts into the room that it is given, and returns the record; no bytes if
+    /// Seals what `fill` puts into the buffer that it is given, and returns the record; no bytes if
     /// there was nothing.
     pub(super) fn seal<'a>(
         &mut self,
-        room: &'a mut Room,
+        buffers: &'a mut RecordBuffers,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<&'a [u8], PeerError> {
-        let Room { plain, sealed } = room;
+        let RecordBuffers { plain, sealed } = buffers;
         let Some((prefix, body)) = sealed.split_first_chunk_mut::<RECORD_HEADER_BYTES>() else {
             return Ok(&[]);
         };
@@ -118,7 +118,7 @@ impl Records {
     pub(super) fn open(
         &mut self,
         mut bytes: &[u8],
-        room: &mut Room,
+        buffers: &mut RecordBuffers,
         mut take: impl FnMut(&[u8]) -> Result<(), PeerError>,
     ) -> Result<(), PeerError> {
         while let Some((prefix, rest)) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>() {
@@ -128,7 +128,7 @@ impl Records {
                 break;
             };
             let opened = match &mut self.protection {
-                Protection::Encrypted(ciphers) => decrypt(ciphers, sealed, &mut room.plain),
+                Protection::Encrypted(ciphers) => decrypt(ciphers, sealed, &mut buffers.plain),
                 Protection::Authenticated(keys) => keys
                     .verified(self.next_received, sealed)
                     .inspect(|_| self.next_received += 1),
@@ -206,10 +206,10 @@ mod tests {
     fn records_go_on_across_changes_of_the_key_and_altered_ones_are_noticed() {
         for (encrypt, records) in [(true, RECORDS_PER_KEY + 10), (false, 1000)] {
             let (mut one, mut other) = pair(encrypt);
-            let mut room = Room::new();
+            let mut buffers = RecordBuffers::new();
             let mut opened = 0_u64;
             for number in 0..records {
-                let sealed = one.seal(&mut room, |into| {
+                let sealed = one.seal(&mut buffers, |into| {
                     into[..8].copy_from_slice(&number.to_le_bytes());
                     8
                 });
@@ -221,15 +221,15 @@ mod tests {
                     opened += 1;
                     Ok(())
                 };
-                other.open(&sealed[..cut], &mut room, &mut take).unwrap();
+                other.open(&sealed[..cut], &mut buffers, &mut take).unwrap();
                 let whole = [other.partial(), &sealed[cut..]].concat();
-                other.open(&whole, &mut room, &mut take).unwrap();
+                other.open(&whole, &mut buffers, &mut take).unwrap();
             }
             assert_eq!(opened, records);
-            let mut sealed = one.seal(&mut room, |_| 1).unwrap().to_vec();
+            let mut sealed = one.seal(&mut buffers, |_| 1).unwrap().to_vec();
             let last = sealed.len() - 1;
             sealed[last] ^= 1;
-            let altered = other.open(&sealed, &mut room, |_| Ok(()));
+            let altered = other.open(&sealed, &mut buffers, |_| Ok(()));
             assert!(matches!(altered, Err(PeerError::Protocol(_))));
         }
     }
@@ -240,14 +240,14 @@ mod tests {
         for encrypt in [true, false] {
             for attack in ["repeated", "left out", "moved", "sent back", "joined"] {
                 let (mut one, mut other) = pair(encrypt);
-                let mut room = Room::new();
+                let mut buffers = RecordBuffers::new();
                 let sealed: Vec<Vec<u8>> = (0..3)
                     .map(|number| {
                         let fill = |into: &mut [u8]| {
                             into[..4].fill(number);
                             4
                         };
-                        one.seal(&mut room, fill).unwrap().to_vec()
+                        one.seal(&mut buffers, fill).unwrap().to_vec()
                     })
                     .collect();
                 let (arrives, good): (Vec<u8>, usize) = match attack {
@@ -268,7 +268,7 @@ mod tests {
                     _ => &mut other,
                 };
                 let mut taken = Vec::new();
-                let outcome = to.open(&arrives, &mut room, |bytes| {
+                let outcome = to.open(&arrives, &mut buffers, |bytes| {
                     taken.push(bytes.to_vec());
                     Ok(())
                 });
@@ -283,16 +283,16 @@ mod tests {
     fn the_longest_record_fits_and_what_is_not_sent_is_kept() {
         for encrypt in [true, false] {
             let (mut one, mut other) = pair(encrypt);
-            let mut room = Room::new();
-            assert!(one.seal(&mut room, |_| 0).unwrap().is_empty());
-            let sealed = one.seal(&mut room, |into| into.len()).unwrap().to_vec();
+            let mut buffers = RecordBuffers::new();
+            assert!(one.seal(&mut buffers, |_| 0).unwrap().is_empty());
+            let sealed = one.seal(&mut buffers, |into| into.len()).unwrap().to_vec();
             assert_eq!(sealed.len(), MAX_SEALED_BYTES);
             let mut bytes = 0;
             let count = |plain: &[u8]| {
                 bytes += plain.len();
                 Ok(())
             };
-            other.open(&sealed, &mut room, count).unwrap();
+            other.open(&sealed, &mut buffers, count).unwrap();
             assert_eq!(bytes, MAX_RECORD_PLAIN);
             one.keep_unsent(&sealed);
             one.sent(10);

@@ -112,7 +112,7 @@ errnos! {
     /// truncated.
     MISSING = 1010, "stored data is absent";
     /// Nothing was appended: the client begins again.
-    OVERTAKEN = 1011, "others have appended since this client's turn to append ended";
+    OVERTAKEN = 1011, "this client has lost the append lock of the file, and others may have appended since";
     /// Another client may have held the lock since: what it protected has to be read again.
     LOCK_LOST = 1012, "a lock was lost, since the connection with the metadata server was";
     /// The client requests another one from the metadata server, then repeats the request, which

@@ -23,13 +23,13 @@ use crate::formats::Formats;
 /// | 5 | |
 /// | 6 | writes with a number, and with the time since when they may have been stored; [`Operation::Clock`] |
 /// | 7 | the lowest format that the client speaks, in each request |
-/// | 8 | turns of writes, and the operations of which [`Operation::lowest_format`] says so |
+/// | 8 | append locks of writes, and the operations of which [`Operation::lowest_format`] says so |
 /// | 9 | locks |
 /// | 10 | which files may have holes: `from` in [`Operation::Extend`], `sparse` in nodes; [`Operation::StoredData`]; pipes, sockets and devices |
 /// | 11 | files that are open: [`Request::opening`], [`Operation::CloseFiles`], [`Operation::KeepFiles`] |
 /// | 12 | capabilities, in requests and behind the bodies of replies |
 /// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
-/// | 14 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`]; pointers that several clients share: [`Operation::MovePointer`]; turns that clients ask after: [`Operation::CheckTurn`] |
+/// | 14 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`]; pointers that several clients share: [`Operation::MovePointer`]; append locks that clients ask after: [`Operation::CheckAppendLock`] |
 /// | 15 | leases with the replies to changes; beside a lease, whether it is good for all users of the client's host, and the changed directory's attributes: [`GrantedLease`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
@@ -46,7 +46,7 @@ pub(super) const STATING: u8 = 7;
 pub const STORED_REPLIES: u8 = 6;
 
 /// The first format with operations for more than names, attributes and data, and whose writes have
-/// a turn.
+/// an append lock.
 pub const EXTENDED: u8 = 8;
 
 /// The first format whose metadata servers keep locks.
@@ -66,7 +66,7 @@ pub const REVOCATIONS: u8 = 13;
 pub const ACLS: u8 = 13;
 /// The first format whose metadata servers give leases on names and attributes.
 pub const LEASES: u8 = 14;
-/// The first format whose metadata servers keep pointers that clients share, and tell clients whether they still have a turn.
+/// The first format whose metadata servers keep pointers that clients share, and tell clients whether they still have an append lock.
 pub const POINTERS: u8 = 14;
 /// The first format whose metadata servers give leases on what changes have left.
 pub const LEASES_OF_CHANGES: u8 = 15;
@@ -151,7 +151,9 @@ impl Operation {
             {
                 ACLS
             }
-            Operation::Write { turn: 1.., .. }
+            Operation::Write {
+                append_lock: 1.., ..
+            }
             | Operation::Append { .. }
             | Operation::BeginAppend { .. }
             | Operation::EndAppend { .. }
@@ -174,7 +176,7 @@ impl Operation {
             Operation::CloseFiles { .. } | Operation::KeepFiles { .. } => OPENS,
             Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
             Operation::HoldLeases { .. } | Operation::EndLeases { .. } => LEASES,
-            Operation::CheckTurn { .. } | Operation::MovePointer { .. } => POINTERS,
+            Operation::CheckAppendLock { .. } | Operation::MovePointer { .. } => POINTERS,
             _ => FORMATS.lowest,
         }
     }
@@ -349,8 +351,8 @@ impl Reply {
     /// Encodes the reply in this format, with what is granted if it is a success and as far as the
     /// format has it.
     pub fn to_bytes_with(&self, granted: &Granted, format: u8) -> Vec<u8> {
-        let mut earlier =
-            (format < NODES && self.lowest_format() >= NODES).then(|| self.for_earlier());
+        let mut earlier = (format < NODES && self.lowest_format() >= NODES)
+            .then(|| self.for_formats_before_nodes());
         if format < ACLS && self.has_acl() {
             earlier.get_or_insert_with(|| self.clone()).hide_acl();
         }
@@ -373,7 +375,7 @@ impl Reply {
                     });
                 }
                 if format >= ACLS
-                    && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = result
+                    && let ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. } = result
                 {
                     put_option(&node.acl, &mut out, |acl, out| acl.encode(out));
                 }
@@ -407,7 +409,7 @@ impl Reply {
                     },
                 };
                 if format >= ACLS
-                    && let ReplyBody::Node(node) | ReplyBody::Turn { node, .. } = &mut body
+                    && let ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. } = &mut body
                     && input.bool("access control list")?
                 {
                     node.acl = Some(Box::new(Acl::decode(&mut input)?));
@@ -429,9 +431,13 @@ impl Reply {
     pub fn lowest_format(&self) -> u8 {
         match &self.result {
             Ok(ReplyBody::NoEntry | ReplyBody::Recall { .. }) => LEASES,
-            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) if node.acl.is_some() => ACLS,
+            Ok(ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. })
+                if node.acl.is_some() =>
+            {
+                ACLS
+            }
             Ok(ReplyBody::Stored(_)) => NODES,
-            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. })
+            Ok(ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. })
                 if matches!(
                     node.body,
                     Body::Striped { sparse: true, .. } | Body::Special { .. }
@@ -445,7 +451,7 @@ impl Reply {
                 NODES
             }
             Ok(
-                ReplyBody::Turn { .. }
+                ReplyBody::AppendLock { .. }
                 | ReplyBody::Punched { .. }
                 | ReplyBody::Xattr(_)
                 | ReplyBody::XattrNames(_),
@@ -459,7 +465,7 @@ impl Reply {
 
     fn has_acl(&self) -> bool {
         match &self.result {
-            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) => node.acl.is_some(),
+            Ok(ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. }) => node.acl.is_some(),
             _ => false,
         }
     }
@@ -467,7 +473,7 @@ impl Reply {
     /// Leaves out the access control list. A client that does not know the list reads the mode's group digit as the permissions of the owning
     /// group, so the digit is set to these.
     fn hide_acl(&mut self) {
-        if let Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) = &mut self.result
+        if let Ok(ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. }) = &mut self.result
             && let Some(acl) = node.acl.take()
         {
             node.attributes.mode = acl.mode_without(node.attributes.mode);
@@ -475,22 +481,24 @@ impl Reply {
     }
 
     /// The object as it is described to clients of formats before [`NODES`].
-    fn for_earlier(&self) -> Self {
+    fn for_formats_before_nodes(&self) -> Self {
         let mut reply = self.clone();
         match &mut reply.result {
-            Ok(ReplyBody::Node(node) | ReplyBody::Turn { node, .. }) => match &mut node.body {
-                Body::Striped { sparse, .. } => *sparse = false,
-                Body::Special { .. } => {
-                    let message = alloc::format!(
-                        "a pipe, a socket or a device, which needs format {NODES} of {PROTOCOL}; upgrade the client"
-                    );
-                    reply.result = Err(Failure {
-                        errno: Errno::EOPNOTSUPP,
-                        message,
-                    });
+            Ok(ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. }) => {
+                match &mut node.body {
+                    Body::Striped { sparse, .. } => *sparse = false,
+                    Body::Special { .. } => {
+                        let message = alloc::format!(
+                            "a pipe, a socket or a device, which needs format {NODES} of {PROTOCOL}; upgrade the client"
+                        );
+                        reply.result = Err(Failure {
+                            errno: Errno::EOPNOTSUPP,
+                            message,
+                        });
+                    }
+                    _ => {}
                 }
-                _ => {}
-            },
+            }
             // They exist, and can be removed.
             Ok(ReplyBody::Entries { entries, .. }) => {
                 for entry in entries.iter_mut().filter(|entry| entry.kind.is_special()) {
@@ -505,8 +513,8 @@ impl Reply {
         reply
     }
 
-    /// The format of a reply that refuses a request of the format `asked`, because the server does
-    /// not speak it, and the server's text.
+    /// If `bytes` refuses a request of the format `asked`, which is above all that the server speaks: the server's highest format, and its
+    /// text. `None` for any other reply; a refusal of a format below is an ordinary reply in that format ([`format_of_refusal`]).
     pub fn refusal_of(bytes: &[u8], asked: u8) -> Option<(u8, Failure)> {
         let [format, 1, failure @ ..] = bytes else {
             return None;
@@ -643,7 +651,7 @@ fn take_operation(format: u8, input: &mut Reader<'_>) -> Result<Operation, Malfo
                 regions: Regions::decode(input)?,
                 memory: take!(list(codec::MIN_DESCRIPTOR_BYTES), input, "memory"),
                 inline: take!(bytes(MAX_MESSAGE_BYTES), input, "inline"),
-                turn: 0,
+                append_lock: 0,
             })
         }
         EXTEND if format < NODES => {

@@ -67,7 +67,7 @@ impl Operation {
             | Self::BeginAppend { .. }
             | Self::EndAppend { .. }
             | Self::CancelAppend { .. }
-            | Self::CheckTurn { .. }
+            | Self::CheckAppendLock { .. }
             | Self::MovePointer { .. }
             | Self::Lock { .. }
             | Self::Unlock { .. }

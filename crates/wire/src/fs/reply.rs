@@ -107,10 +107,10 @@ pub enum ReplyBody {
     },
     /// The present time on the server's host.
     Clock(Moment),
-    /// It is the client's turn to append.
-    Turn {
-        /// The turn. Later ones have higher numbers, over all files.
-        turn: u64,
+    /// The client has the append lock.
+    AppendLock {
+        /// The number of the lock. Later ones have higher numbers, over all files.
+        append_lock: u64,
         /// The file, whose end stays where it is for other appenders.
         node: Box<Node>,
     },

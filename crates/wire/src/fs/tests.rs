@@ -169,7 +169,7 @@ fn golden_operations_on_objects() {
         (
             Operation::EndAppend {
                 object,
-                turn: 7,
+                append_lock: 7,
                 end: 5,
                 modified: time,
                 version: 4,
@@ -182,7 +182,10 @@ fn golden_operations_on_objects() {
              0400000000000000 01000000 0100 0300000000000000",
         ),
         (
-            Operation::CancelAppend { object, turn: 7 },
+            Operation::CancelAppend {
+                object,
+                append_lock: 7,
+            },
             "23 0900000000000000 0700000000000000",
         ),
         (
@@ -619,7 +622,7 @@ fn any_operation() -> impl Strategy<Value = Operation> {
             bytes()
         )
             .prop_map(|(object, regions, memory, inline)| Operation::Write {
-                turn: inline.len() as u64 / 2,
+                append_lock: inline.len() as u64 / 2,
                 object,
                 number: memory.len() as u64,
                 repeated: (inline.len() % 2 == 1).then_some(Moment { boot: 1, at: 2 }),
@@ -629,8 +632,10 @@ fn any_operation() -> impl Strategy<Value = Operation> {
                 inline,
             }),
         (object(), bytes()).prop_map(|(object, data)| Operation::Append { object, data }),
-        (object(), any::<u64>())
-            .prop_map(|(object, turn)| Operation::CancelAppend { object, turn }),
+        (object(), any::<u64>()).prop_map(|(object, append_lock)| Operation::CancelAppend {
+            object,
+            append_lock
+        }),
         locks::any_lock(),
         opens::any_files(),
         leases::any_leases(),

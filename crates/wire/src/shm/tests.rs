@@ -4,7 +4,7 @@ use alloc::vec;
 
 use super::*;
 
-const PROCESS: Process = Process {
+const PROCESS: ProcessInfo = ProcessInfo {
     incarnation: 0x1122_3344_5566_7788,
     doorbell_bit: 5,
     probe_address: 0x7fff_0000_1000,
@@ -70,8 +70,14 @@ fn records_have_these_bytes() {
             6, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0,
         ],
     );
-    golden(&Record::Forgot { object: 7 }, &[7, 7, 0, 0, 0, 0, 0, 0, 0]);
-    golden(&Record::Retired { object: 7 }, &[8, 7, 0, 0, 0, 0, 0, 0, 0]);
+    golden(
+        &Record::ObjectUnmapped { object: 7 },
+        &[7, 7, 0, 0, 0, 0, 0, 0, 0],
+    );
+    golden(
+        &Record::ObjectFreed { object: 7 },
+        &[8, 7, 0, 0, 0, 0, 0, 0, 0],
+    );
     golden(&Record::Bulk, &[9]);
     let challenge = Record::Challenge(Challenge {
         nonce: u128::from_le_bytes(nonce),

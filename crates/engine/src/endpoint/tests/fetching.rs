@@ -330,3 +330,78 @@ fn peers_that_were_kept_out_are_fetched_from_once_the_one_that_waited_has_room()
     assert_eq!(begun(&node), 1 + 12 + 1);
     assert!(node.bmi.conversations.shared.fetches.short.is_none());
 }
+
+/// A peer that lets no transfer end keeps no memory for what it announces besides, which could not be transferred.
+#[test]
+fn nothing_is_fetched_while_its_transfer_could_not_start() {
+    let config = Config {
+        early_memory: 4 * SIZE,
+        ..Config::default()
+    };
+    let mut node = node_with("no-transfer", config, Options::default());
+    let mut peer = greeted(&mut node, "no-transfer");
+    let all = &mut node.bmi.conversations;
+    let hanging = all.peers.iter_mut().next().unwrap();
+    while hanging.may_transfer(&all.shared) {
+        all.shared.transfers.started(&mut hanging.transfers);
+    }
+    let data = memory(1, SIZE);
+    let packet = exported(&mut peer, &data, 1);
+    peer.send(&packet);
+    idle(&mut [&mut node]);
+    assert_eq!(node.bmi.conversations.shared.budget.pulled(), 0);
+    assert_eq!(node.bmi.conversations.shared.fetches.begun, 0);
+    // Others are served meanwhile.
+    let mut honest = super::node("no-transfer-honest");
+    let to = honest.bmi.lookup("mem://no-transfer").unwrap();
+    honest.send_unexpected(to, &memory(3, SIZE), 7, 1);
+    drive(&mut [&mut node, &mut honest], |nodes| {
+        nodes[0].collect_unexpected();
+        !nodes[0].unexpected.is_empty()
+    });
+    // It is fetched once one of the transfers has ended.
+    let all = &mut node.bmi.conversations;
+    let hanging = all.peers.iter_mut().next().unwrap();
+    all.shared.transfers.ended(&mut hanging.transfers);
+    all.shared.transfers.active -= 1;
+    all.shared.retry_transfers();
+    idle(&mut [&mut node]);
+    assert_eq!(node.bmi.conversations.shared.fetches.begun, 2);
+}
+
+/// Many peers wait for room: each event tries a bounded number of them, and all are served in the end.
+#[test]
+fn many_peers_that_wait_for_room_are_served_one_after_the_other() {
+    const PEERS: usize = 200;
+    let config = Config {
+        early_memory: 4 * SIZE,
+        ..Config::default()
+    };
+    let mut node = node_with("many-wait", config, Options::default());
+    let mut peers: Vec<RawPeer> = (0..PEERS)
+        .map(|_| greeted(&mut node, "many-wait"))
+        .collect();
+    let data = memory(1, SIZE);
+    for (at, peer) in peers.iter_mut().enumerate() {
+        let packet = match at {
+            // It takes half of the memory that there is for fetches, and lets go of it in the end.
+            0 => {
+                announce(peer, &mut node, 1);
+                continue;
+            }
+            _ => exported(peer, &data, 1),
+        };
+        peer.send(&packet);
+        node.step();
+    }
+    for number in 0..PEERS - 1 {
+        drive(&mut [&mut node], |nodes| {
+            nodes[0].collect_unexpected();
+            nodes[0].unexpected.len() > number
+        });
+    }
+    drop(peers);
+    idle(&mut [&mut node]);
+    assert_eq!(node.bmi.conversations.shared.budget.pulled(), 0);
+    assert!(node.bmi.conversations.shared.fetches.short.is_none());
+}

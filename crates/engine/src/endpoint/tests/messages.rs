@@ -15,12 +15,12 @@ fn probes_find_what_receives_get() {
             tag: TAG,
         };
         assert_eq!(b.bmi.probe(pattern), None);
-        let news = b.bmi.news();
+        let before = b.bmi.event_count();
         for (user, len) in [(1, 3), (2, 200_000)] {
             a.send(to, &[memory(len, len)], TAG, user);
         }
         drive(&mut [&mut a, &mut b], |nodes| {
-            nodes[1].bmi.news() >= news + 2
+            nodes[1].bmi.event_count() >= before + 2
         });
         for len in [3, 200_000] {
             let envelope = b.bmi.probe(pattern).expect("the message has arrived");
@@ -43,13 +43,13 @@ fn a_message_taken_by_a_probe_matches_no_other_receive() {
             peer: b.bmi.number(from).expect("the address was looked up"),
             tag: TAG,
         };
-        let news = b.bmi.news();
+        let before = b.bmi.event_count();
         let lens = [100_000, 5, 6];
         for len in lens {
             a.send(to, &[memory(len, len)], TAG, 0);
         }
         drive(&mut [&mut a, &mut b], |nodes| {
-            nodes[1].bmi.news() >= news + 3
+            nodes[1].bmi.event_count() >= before + 3
         });
         let taken = lens.map(|len| {
             let (taken, envelope) = b
@@ -87,10 +87,12 @@ fn synchronous_sends_wait_for_their_receives() {
         let (mut a, mut b, to, from) = pair_over(medium, "synchronous", Config::default());
         for len in [0, 5, 100_000] {
             let queue = a.context;
-            let news = b.bmi.news();
+            let before = b.bmi.event_count();
             let posted = (a.bmi).post_synchronous_send(to, &[memory(len, len)], TAG, queue, 3);
             assert!(matches!(posted, Ok(Posted::Pending(_))), "{len}");
-            drive(&mut [&mut a, &mut b], |nodes| nodes[1].bmi.news() != news);
+            drive(&mut [&mut a, &mut b], |nodes| {
+                nodes[1].bmi.event_count() != before
+            });
             for _ in 0..20 {
                 a.step();
                 b.step();
@@ -113,9 +115,11 @@ fn unexpected_messages_are_news() {
     for medium in MEDIA {
         let (mut a, mut b, to, _) = pair_over(medium, "unexpected-news", Config::default());
         for len in [0, 3, 50_000] {
-            let news = b.bmi.news();
+            let before = b.bmi.event_count();
             a.send_unexpected(to, &memory(len, len), TAG, 1);
-            drive(&mut [&mut a, &mut b], |nodes| nodes[1].bmi.news() != news);
+            drive(&mut [&mut a, &mut b], |nodes| {
+                nodes[1].bmi.event_count() != before
+            });
         }
     }
 }
@@ -123,10 +127,10 @@ fn unexpected_messages_are_news() {
 #[test]
 fn losses_are_news_and_name_the_peer() {
     let (mut a, b, to, _) = pair_over(Medium::Shm, "lost", Config::default());
-    let news = a.bmi.news();
+    let before = a.bmi.event_count();
     assert_eq!((a.bmi.losses(), a.bmi.loss(to)), (0, None));
     drop(b);
-    assert!(a.bmi.wait_for_news(news, Duration::from_secs(60)));
+    assert!(a.bmi.wait_for_event(before, Duration::from_secs(60)));
     assert_eq!(a.bmi.losses(), 1);
     assert!(a.bmi.loss(to).is_some());
 }

@@ -86,12 +86,12 @@ fn what_is_unusual_takes_the_general_path() {
         }
         assert_eq!(large.to_vec(), bytes(3, 1 << 20));
         // A message that has come before; those behind it keep their order.
-        let news = b.bmi.news();
+        let before = b.bmi.event_count();
         for n in [4, 5] {
             a.send(to, &[memory(n, 8)], TAG, n as u64);
         }
         drive(&mut [&mut a, &mut b], |nodes| {
-            nodes[1].bmi.news() >= news + 2
+            nodes[1].bmi.event_count() >= before + 2
         });
         for n in [4, 5] {
             let into = Memory::zeroed(8);

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use causeway_wire::fs::{Leased, ObjectId, Place};
 
 use super::{EndPlace, LeaseCache, MAX_CACHED, State};
-use crate::client::cached::{PassedName, Seen};
+use crate::client::cached::{CacheStamp, PassedName};
 use crate::locks::lock;
 
 /// Most names that are passed on at a time. Each takes up to some 350 bytes.
@@ -22,7 +22,7 @@ pub struct PassedEntry<'a> {
     pub name: &'a [u8],
     /// What the name refers to, and whether its attributes were cached when they were read; `None` if the name does not
     /// exist.
-    pub target: Option<(ObjectId, Option<Seen>)>,
+    pub target: Option<(ObjectId, Option<CacheStamp>)>,
     /// The receiver holds the directory's lock until it has processed what is passed on: so it can be told to forget that, under the same lock.
     pub is_locked: bool,
     /// The receiver holds this lock because it is making the name.
@@ -70,7 +70,7 @@ impl LeaseCache {
     pub(in crate::client) fn pass_on<T>(
         &self,
         object: ObjectId,
-        seen: Option<Seen>,
+        seen: Option<CacheStamp>,
         now: Instant,
         pass: impl FnOnce(Duration) -> T,
     ) -> T {
@@ -316,7 +316,7 @@ impl State {
     fn good_behind(
         &mut self,
         object: ObjectId,
-        seen: Seen,
+        seen: CacheStamp,
         place: EndPlace,
         behind: Option<ObjectId>,
         now: Instant,

@@ -47,10 +47,10 @@ fn filled(now: Instant) -> LeaseCache {
 }
 
 /// A change that has begun.
-fn begin(cache: &LeaseCache, operation: &Operation, now: Instant) -> Altered {
-    let mut altered = Altered::of(operation).expect("a change");
-    cache.begin_change(&mut altered, now);
-    altered
+fn begin(cache: &LeaseCache, operation: &Operation, now: Instant) -> ChangeScope {
+    let mut scope = ChangeScope::of(operation).expect("a change");
+    cache.begin_change(&mut scope, now);
+    scope
 }
 
 fn mode(found: Option<Named>) -> Option<u16> {
@@ -104,11 +104,11 @@ fn own_changes_end_what_they_may_alter() {
     // The object to which the name refers is altered, too, and what was read meanwhile is not
     // cached.
     let cache = filled(now);
-    let mut altered = begin(&cache, &unlink(b"x"), now);
+    let mut scope = begin(&cache, &unlink(b"x"), now);
     assert!(cache.node(X, now).is_none() && cache.find(ROOT, b"x", now).is_none());
     let asked = cache.ask(now);
     assert!(cache.fill_node(asked, &node(X, 2), &LEASE, now).is_some());
-    cache.end_change(&mut altered, None, now);
+    cache.end_change(&mut scope, None, now);
     assert!(cache.node(X, now).is_none());
     assert_eq!(cache.fill_node(asked, &node(X, 2), &LEASE, now), None);
     assert_eq!(mode(cache.find(ROOT, b"none", now)), Some(0));
@@ -130,7 +130,7 @@ fn own_changes_end_what_they_may_alter() {
     begin(&cache, &make, now);
     assert_eq!(cache.find(ROOT, b"none", now), None);
     assert_eq!(mode(cache.find(ROOT, b"x", now)), Some(1));
-    assert!(Altered::of(&Operation::Commit).is_none());
+    assert!(ChangeScope::of(&Operation::Commit).is_none());
 }
 
 #[test]
@@ -163,13 +163,16 @@ fn after_a_change_of_unknown_outcome_the_program_is_another_one() {
     cache.note_known(X, true);
     assert!(!cache.pass_on(X, Some(seen), now, |good| good).is_zero());
     let asked = cache.ask(now);
-    assert_eq!(cache.become_another(2), [X]);
+    assert_eq!(cache.renew_holder_id(2), [X]);
     assert_eq!(cache.holder(), 2);
     assert!(cache.find(ROOT, b"none", now).is_none() && cache.node(X, now).is_none());
     assert_eq!(cache.fill_node(asked, &node(X, 2), &LEASE, now), None);
-    let former = cache.take_former();
-    assert_eq!((former[0].holder, &former[0].passed_on[..]), (1, &[X][..]));
-    assert!(cache.take_former().is_empty());
+    let retired = cache.take_retired();
+    assert_eq!(
+        (retired[0].holder, &retired[0].passed_on[..]),
+        (1, &[X][..])
+    );
+    assert!(cache.take_retired().is_empty());
 }
 
 #[test]
@@ -259,7 +262,7 @@ fn names_that_are_looked_up_while_another_is_removed_that_was_not_cached_are_cac
     assert!(cache.node(other, now).is_some());
     // Nothing is known of names that have changed, in whatever way.
     let asked = cache.ask(now);
-    cache.become_another(2);
+    cache.renew_holder_id(2);
     cache.fill_name(asked, (ROOT, b"x"), Some(X), &LEASE);
     assert_eq!(cache.find(ROOT, b"x", now), None);
     let asked = cache.ask(now);
@@ -298,14 +301,14 @@ fn own_changes_end_what_was_passed_on() {
             assert!(!cache.pass_on(X, Some(seen), now, |good| good).is_zero());
         };
         pass_on();
-        let mut altered = begin(&cache, &operation, now);
+        let mut scope = begin(&cache, &operation, now);
         let expected: &[ObjectId] = if ends { &[X] } else { &[] };
         // The object was read and passed on while the change was made.
         let asked = cache.ask(now);
         assert!(cache.fill_node(asked, &node(X, 2), &LEASE, now).is_some());
         pass_on();
         assert_eq!(
-            cache.end_change(&mut altered, None, now),
+            cache.end_change(&mut scope, None, now),
             expected,
             "{operation:?}"
         );
@@ -325,7 +328,7 @@ fn what_a_name_has_come_to_stand_for_during_a_change_is_old_too() {
     for is_renamed in [false, true] {
         let asked = cache.ask(now);
         cache.fill_name(asked, (ROOT, b"x"), Some(X), &LEASE);
-        let mut altered = begin(&cache, &unlink, now);
+        let mut scope = begin(&cache, &unlink, now);
         if is_renamed {
             cache.recall(&[Leased::Entry(ROOT, b"x".into())], now);
         }
@@ -335,7 +338,7 @@ fn what_a_name_has_come_to_stand_for_during_a_change_is_old_too() {
                 .fill_node(asked, &node(other, 1), &LEASE, now)
                 .is_some()
         );
-        cache.end_change(&mut altered, None, now);
+        cache.end_change(&mut scope, None, now);
         assert_eq!(cache.node(other, now).is_none(), is_renamed);
     }
 }
@@ -433,7 +436,7 @@ fn content_that_is_kept_is_of_leases_without_a_gap() {
             Duration::ZERO
         }),
         ("the program is another one", false, |cache, _| {
-            cache.become_another(2);
+            cache.renew_holder_id(2);
             Duration::ZERO
         }),
     ];

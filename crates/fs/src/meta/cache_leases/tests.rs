@@ -16,7 +16,7 @@ fn name(text: &str) -> Leased {
 
 fn table() -> (Table, Instant) {
     let mut table = Table::new(TIME);
-    assert!(table.reach(ONE) && table.reach(OTHER));
+    assert!(table.set_reachable(ONE) && table.set_reachable(OTHER));
     (table, Instant::now())
 }
 
@@ -61,7 +61,7 @@ fn a_holder_that_does_not_reply_delays_a_change_until_its_lease_has_expired() {
     let alters = [name("a")];
     let until = table.begin_wait(None, &alters, now + TIME / 4);
     assert_eq!(until, now + TIME);
-    table.lose(ONE);
+    table.set_unreachable(ONE);
     assert_eq!(table.next_recall(ONE, now), None);
     let just_before = until - Duration::from_nanos(1);
     assert!(!table.is_free(None, &alters, just_before));
@@ -76,8 +76,8 @@ fn what_a_program_may_have_missed_is_recalled_again() {
     let alters = [attributes(5)];
     table.begin_wait(None, &alters, now);
     assert!(table.next_recall(ONE, now).is_some());
-    table.lose(ONE);
-    assert!(table.reach(ONE));
+    table.set_unreachable(ONE);
+    assert!(table.set_reachable(ONE));
     let (number, again) = table.next_recall(ONE, now).expect("a recall");
     assert_eq!(again, alters);
     // The confirmation of an earlier recall does not end this one.
@@ -95,8 +95,8 @@ fn a_late_reply_to_a_recall_ends_no_later_lease() {
     table.begin_wait(None, &alters, now);
     let (number, _) = table.next_recall(ONE, now).expect("a recall");
     // The holder connects again.
-    table.lose(ONE);
-    assert!(table.reach(ONE));
+    table.set_unreachable(ONE);
+    assert!(table.set_reachable(ONE));
     let later = now + TIME;
     assert!(table.is_free(None, &alters, later));
     table.end_wait(&alters);
@@ -136,7 +136,7 @@ fn the_pause_of_a_holder_that_carries_out_no_recalls_doubles() {
         assert!(table.is_free(None, &on(), until));
         table.end_wait(&on());
         // The holder can get recalls again, and has carried none out.
-        assert!(table.reach(ONE) && table.next_recall(ONE, now).is_none());
+        assert!(table.set_reachable(ONE) && table.next_recall(ONE, now).is_none());
         now = until + TIME * 2u32.pow(missed.min(6));
         let just_before = now - Duration::from_nanos(1);
         assert_eq!(table.grant(ONE, on(), just_before), None, "{missed}");
@@ -164,9 +164,9 @@ fn a_holder_that_was_told_of_nothing_has_missed_nothing() {
     assert_eq!(table.next_recall(ONE, now), None);
     assert!(table.grant(ONE, vec![attributes(5)], later).is_some());
     // A lease that has expired is not recalled.
-    let (later, news) = (later + TIME, table.news.len());
+    let (later, recall_queue) = (later + TIME, table.recall_queue.len());
     assert_eq!(table.begin_wait(None, &[attributes(5)], later), later);
-    assert_eq!(table.news.len(), news);
+    assert_eq!(table.recall_queue.len(), recall_queue);
 }
 
 /// A recall may be sent just before the leases expire.
@@ -227,7 +227,7 @@ fn a_lease_that_is_being_recalled_is_not_given_again() {
 fn nothing_is_left_of_holders_that_end_after_their_connections() {
     let (mut table, now) = table();
     table.grant(ONE, vec![attributes(5), name("a")], now);
-    table.lose(ONE);
+    table.set_unreachable(ONE);
     assert!(table.holders.contains_key(&ONE));
     table.end_all(ONE);
     assert!(!table.holders.contains_key(&ONE));
@@ -248,7 +248,7 @@ fn nothing_is_granted_while_what_changes_is_not_noted() {
 fn what_changes_wait_for_is_told_when_nobody_else_has_leases_on_it() {
     const THIRD: u128 = 3;
     let (mut table, now) = table();
-    assert!(table.reach(THIRD));
+    assert!(table.set_reachable(THIRD));
     let freed = |table: &mut Table, now| {
         let freed = table.take_freed(now).into_iter();
         let mut freed: Vec<Leased> = freed.map(|on| Leased::clone(&on)).collect();
@@ -288,7 +288,7 @@ fn nothing_is_granted_on_what_a_batch_changes() {
     let mut table = Table::new(TIME);
     table.begin_batch();
     assert!(table.admit(None, [attributes(5)].into_iter(), now).is_ok());
-    assert!(table.reach(ONE));
+    assert!(table.set_reachable(ONE));
     assert_eq!(table.grant(ONE, vec![attributes(5)], now), None);
     table.end_batch();
     assert!(table.grant(ONE, vec![attributes(5)], now).is_some());
@@ -347,7 +347,7 @@ fn of_a_thousand_holders_one_is_stopped() {
     let (mut table, now) = table();
     let holders = 10..1010u128;
     for holder in holders.clone() {
-        assert!(table.reach(holder));
+        assert!(table.set_reachable(holder));
         assert!(table.grant(holder, vec![attributes(1)], now).is_some());
     }
     let alters = [attributes(1)];

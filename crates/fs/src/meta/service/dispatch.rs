@@ -62,7 +62,7 @@ pub(super) fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcom
         }
         Operation::EndAppend {
             object,
-            turn,
+            append_lock,
             end,
             modified,
             version,
@@ -70,7 +70,7 @@ pub(super) fn dispatch(change: &mut Change<'_>, operation: &Operation) -> Outcom
         } => {
             // Behind the end: no hole in between.
             let written = written((*end, *modified, *version), reached, 0);
-            change.end_append(*object, *turn, &written)
+            change.end_append(*object, *append_lock, &written)
         }
         Operation::WriteStuffed {
             object,

@@ -9,7 +9,7 @@ use causeway_wire::store::MAX_XATTRS_BYTES;
 
 use super::{Outcome, Service, fail};
 use crate::locks;
-use crate::meta::store::{Room, Store, StoreErrorKind};
+use crate::meta::store::{FreeSpace, Store, StoreErrorKind};
 
 /// How long readers may take to release a store that is opened again.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -62,7 +62,7 @@ impl Service {
         let garbage = store.garbage();
         self.left_garbage_bytes = self.left_garbage_bytes.min(garbage.bytes);
         let is_worthwhile = garbage.bytes - self.left_garbage_bytes >= garbage.worthwhile_bytes;
-        if !is_worthwhile || store.room(self.settings.reserve_bytes) == Room::Enough {
+        if !is_worthwhile || store.room(self.settings.reserve_bytes) == FreeSpace::Enough {
             return;
         }
         let reclaimed = store.reclaim();

@@ -34,7 +34,9 @@ use crate::files::sync_directory;
 use crate::locks::lock;
 use crate::sabotage::{self, Sabotage};
 
-use super::{Batch, Garbage, Pair, Pairs, Persist, Room, Store, StoreError, StoreErrorKind, View};
+use super::{
+    Batch, FreeSpace, Garbage, Pair, Pairs, Persist, Store, StoreError, StoreErrorKind, View,
+};
 
 const NAME: &str = "fjall";
 /// Memory for blocks read from tables.
@@ -110,11 +112,11 @@ struct RoomCheck {
     /// Bytes that had been committed then.
     bytes: u64,
     reserve: u64,
-    room: Room,
+    room: FreeSpace,
 }
 
 /// What was found on the disk before the engine opened the store.
-struct Found {
+struct StoreContents {
     mark: Mark,
     journals: journal::Journals,
     /// Whether acknowledged changes were given up.
@@ -199,7 +201,7 @@ impl Fjall {
                 at: Instant::now(),
                 bytes: u64::MAX,
                 reserve: 0,
-                room: Room::Enough,
+                room: FreeSpace::Enough,
             }),
             views: Views::default(),
             merging: Mutex::default(),
@@ -219,7 +221,7 @@ impl Fjall {
 }
 
 /// Verifies what is on the disk, and cuts off torn ends, and what is damaged if that is accepted.
-fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
+fn examine(directory: &Path, options: &Options) -> Result<StoreContents, StoreError> {
     let failed = wrap_io(directory);
     std::fs::create_dir_all(directory).map_err(failed)?;
     journal::check_unlocked(directory).map_err(failed)?;
@@ -243,7 +245,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
             )
         })?;
     match (store, mark) {
-        (verify::Found::Nothing, _) if !options.format => {
+        (verify::DirectoryContents::Nothing, _) if !options.format => {
             let message = format!(
                 "{} holds no metadata: is a disk not mounted there? A new file system is only made when \
                  it is asked for",
@@ -251,14 +253,14 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
             );
             return Err(error(StoreErrorKind::Missing, message));
         }
-        (verify::Found::Store, None) if !lost => {
+        (verify::DirectoryContents::Store, None) if !lost => {
             let message = format!("{} is missing", mark::path(directory).display());
             accept_loss(options, &mut lost, message)?;
         }
         _ => {}
     }
     let mark = mark.unwrap_or_default();
-    if store == verify::Found::Nothing {
+    if store == verify::DirectoryContents::Nothing {
         Space::new(directory)
             .map_err(failed)?
             .check_new()
@@ -270,7 +272,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
             })?;
         mark::write(directory, &mark).map_err(failed)?;
     }
-    if store == verify::Found::Store && !journal::any(directory).map_err(failed)? {
+    if store == verify::DirectoryContents::Store && !journal::any(directory).map_err(failed)? {
         let message = format!(
             "the journals (*.jnl) in {} are missing",
             directory.display()
@@ -279,7 +281,7 @@ fn examine(directory: &Path, options: &Options) -> Result<Found, StoreError> {
         journal::create(directory, 0).map_err(failed)?;
     }
     let journals = repair_journals(directory, options, &mark, &mut lost)?;
-    Ok(Found {
+    Ok(StoreContents {
         is_suspect: mark.boot == UNKNOWN_BOOT && journals.bytes > 0,
         mark,
         journals,
@@ -380,7 +382,7 @@ fn suspect_error(directory: &Path) -> StoreError {
         doing: "commit",
         kind: StoreErrorKind::Io,
         message: format!(
-            "an earlier sync in {} failed, and what stands there was not written out since",
+            "an earlier sync of {} failed (see the kernel's log): the store accepts no changes until its server has written it anew, which it tries by itself",
             directory.display()
         ),
     }
@@ -394,7 +396,7 @@ impl Engine {
             && let Err(error) = self.mark_suspect()
         {
             // The kernel keeps the written bytes for as long as this matters: until the host is rebooted.
-            tracing::warn!(%error, "noting that a sync has failed");
+            tracing::warn!(%error, "cannot record the failed sync in the mark file: another server process that opens the store before the host is rebooted does not know of it");
         }
         why.clone()
     }
@@ -452,7 +454,7 @@ impl Engine {
     }
 
     /// How much room there is on the disk now.
-    fn check_room(&self, reserve: u64) -> Room {
+    fn check_room(&self, reserve: u64) -> FreeSpace {
         let journals = match self.space.sizes.bounds_journal {
             true => lock(&self.progress).journal_bytes,
             // The engine begins new journals by itself: the next one may grow to its whole size.
@@ -527,18 +529,18 @@ impl Store for Fjall {
         Ok(())
     }
 
-    fn room(&self, reserve: u64) -> Room {
+    fn room(&self, reserve: u64) -> FreeSpace {
         let engine = &self.engine;
         let bytes = lock(&engine.progress).bytes;
         let mut last = lock(&engine.checked);
         let is_fresh = bytes >= last.bytes
             && bytes - last.bytes < RECHECK_BYTES
             && last.reserve == reserve
-            && last.room == Room::Enough
+            && last.room == FreeSpace::Enough
             && last.at.elapsed() < RECHECK_EVERY;
         if !is_fresh {
             let mut room = engine.check_room(reserve);
-            if room != Room::Enough {
+            if room != FreeSpace::Enough {
                 // A merge takes room until it ends: that does not count as a full disk.
                 engine.await_merges();
                 room = engine.check_room(reserve);

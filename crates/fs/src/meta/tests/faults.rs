@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::super::store::{Batch, Persist, Room, StoreErrorKind, View};
+use super::super::store::{Batch, FreeSpace, Persist, StoreErrorKind, View};
 use super::*;
 
 /// Behaviour of the next commits.
@@ -68,10 +68,10 @@ impl Store for Flaky {
         Ok(())
     }
 
-    fn room(&self, _: u64) -> Room {
+    fn room(&self, _: u64) -> FreeSpace {
         match *self.plan.lock().expect("not poisoned") {
-            Plan::Full => Room::Nothing("the disk is full".into()),
-            _ => Room::Enough,
+            Plan::Full => FreeSpace::Nothing("the disk is full".into()),
+            _ => FreeSpace::Enough,
         }
     }
 }

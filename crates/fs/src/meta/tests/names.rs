@@ -447,7 +447,7 @@ fn a_long_listing_comes_in_messages_that_fit() {
 }
 
 #[test]
-fn files_inherit_distributions_and_take_turns() {
+fn files_inherit_distributions_and_begin_at_one_server_after_the_other() {
     let mut bench = Bench::new();
     let striped = |node: Node| match node.body {
         Body::Stuffed { distribution, .. } => distribution,

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use causeway_wire::store::{OrphanRecord, object_key, orphan_key};
 
-use super::super::store::{Batch, Persist, Room, View};
+use super::super::store::{Batch, FreeSpace, Persist, View};
 use super::*;
 use causeway_wire::codec::Wire as _;
 
@@ -200,10 +200,10 @@ impl Store for Tight {
         self.inner.sync()
     }
 
-    fn room(&self, _reserve: u64) -> Room {
+    fn room(&self, _reserve: u64) -> FreeSpace {
         match self.is_full.load(Ordering::Relaxed) {
-            true => Room::Removals("nearly full".to_owned()),
-            false => Room::Enough,
+            true => FreeSpace::Removals("nearly full".to_owned()),
+            false => FreeSpace::Enough,
         }
     }
 }

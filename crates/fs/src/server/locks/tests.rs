@@ -211,7 +211,9 @@ proptest! {
                             prop_assert!(model.is_deadlock(index));
                             model.waits.pop();
                         }
-                        Outcome::Full(why) => prop_assert!(false, "{why}"),
+                        other @ (Outcome::Full(_) | Outcome::TagInUse) => {
+                            prop_assert!(false, "{other:?}");
+                        }
                     }
                 }
                 Event::Unlock(index, file, part) => {
@@ -365,6 +367,53 @@ fn those_that_a_long_chain_of_waits_lets_go_on_are_looked_at_a_part_at_a_time() 
     }
     let expected: Vec<(u128, u64)> = (0..OWNERS).rev().map(|owner| (owner, 1)).collect();
     assert_eq!(granted, expected);
+}
+
+/// A client that waits twice under one tag could not distinguish the ends of the two waits.
+#[test]
+fn a_tag_in_use_is_refused_and_changes_nothing() {
+    for family in [LockFamily::Record, LockFamily::Whole] {
+        let of_file = |object, exclusive| Lock {
+            object: ObjectId(object),
+            family,
+            ..lock(0, exclusive, 0, u64::MAX)
+        };
+        let mut locks = Locks::default();
+        for (owner, held) in [
+            (of(1), of_file(1, true)),
+            (of(1), of_file(2, false)),
+            (of(2), of_file(2, false)),
+        ] {
+            assert_eq!(locks.lock(owner, &held, None), Outcome::Granted);
+        }
+        assert_eq!(
+            locks.lock(of(2), &of_file(1, true), Some(7)),
+            Outcome::Waits
+        );
+        let before = format!("{locks:?}");
+        // The owner shares the lock of file 2, which a request for an exclusive one would cost it. File 3 is free.
+        for refused in [of_file(1, true), of_file(2, true), of_file(3, true)] {
+            assert_eq!(
+                locks.lock(of(2), &refused, Some(7)),
+                Outcome::TagInUse,
+                "{refused:?}"
+            );
+        }
+        // HashMaps of few entries that were not changed are printed in the same order.
+        assert_eq!(format!("{locks:?}"), before);
+        let exclusive = locks.test(of(3), &of_file(2, true));
+        assert!(exclusive.is_some_and(|holder| !holder.exclusive));
+        // Another client's tags are its own, and the tag is free again when the wait has ended.
+        assert_eq!(
+            locks.lock(of(3), &of_file(1, true), Some(7)),
+            Outcome::Waits
+        );
+        assert!(locks.cancel(2, 7));
+        assert_eq!(
+            locks.lock(of(2), &of_file(1, true), Some(7)),
+            Outcome::Waits
+        );
+    }
 }
 
 #[test]

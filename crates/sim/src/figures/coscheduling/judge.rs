@@ -52,8 +52,8 @@ impl Times<'_> {
     }
 
     /// Some strategies' times on some workloads, as evidence.
-    fn tell(&self, strategies: &[Strategy], workloads: &[usize]) -> String {
-        let told: Vec<String> = strategies
+    fn evidence(&self, strategies: &[Strategy], workloads: &[usize]) -> String {
+        let evidence: Vec<String> = strategies
             .iter()
             .map(|&strategy| {
                 let times: Vec<String> = workloads
@@ -63,7 +63,7 @@ impl Times<'_> {
                 format!("{} {}", name(strategy), times.join(", "))
             })
             .collect();
-        format!("{} s", told.join("; "))
+        format!("{} s", evidence.join("; "))
     }
 
     /// Whether the first is faster than the second on each of the workloads.
@@ -105,7 +105,7 @@ struct Claims<'a> {
 impl Claims<'_> {
     /// Adds a claim, with these strategies' times on these workloads as evidence.
     fn add(&mut self, claim: &str, holds: bool, strategies: &[Strategy], workloads: &[usize]) {
-        let evidence = self.times.tell(strategies, workloads);
+        let evidence = self.times.evidence(strategies, workloads);
         self.verdicts.add(claim, holds, evidence);
     }
 }
@@ -255,7 +255,7 @@ pub fn judge_6_5(cells: &[Cell]) -> Vec<Verdict> {
     verdicts.add(
         "for workload 6 there is negligible difference between the schemes (6 %; PBT, which is printed with more, 12 %)",
         ranking.iter().all(is_near),
-        times.tell(&every, &[6]),
+        times.evidence(&every, &[6]),
     );
     let slowdown = times.slowdown(S::LOCAL, 6);
     verdicts.add(
@@ -273,12 +273,12 @@ pub fn judge_6_5(cells: &[Cell]) -> Vec<Verdict> {
     verdicts.add(
         "PB and PBT outperform all other strategies (the printed times of workloads 7 and 8 contradict this)",
         best_two(7) && best_two(8) && best_two(9),
-        times.tell(&every, &[7, 8, 9]),
+        times.evidence(&every, &[7, 8, 9]),
     );
     verdicts.add(
         "PB and PBT outperform all other strategies with the highest communication, workload 9",
         best_two(9),
-        times.tell(&every, &[9]),
+        times.evidence(&every, &[9]),
     );
     let rise = |strategy: Strategy| times.rise(strategy, (6, 9));
     let rises = every.map(|strategy| format!("{} {:.1}", name(strategy), rise(strategy)));
@@ -300,12 +300,12 @@ pub fn judge_6_5(cells: &[Cell]) -> Vec<Verdict> {
                     .all(|&other| times.at(strategy, workload) < times.at(other, workload))
             })
         }),
-        times.tell(&every, &[7, 8, 9]),
+        times.evidence(&every, &[7, 8, 9]),
     );
     verdicts.add(
         "SB does not do as well at higher communication workloads",
         times.beats(S::DCS, S::SB, &[7, 8, 9]),
-        times.tell(&[S::SB, S::DCS], &[7, 8, 9]),
+        times.evidence(&[S::SB, S::DCS], &[7, 8, 9]),
     );
     verdicts.0
 }
@@ -322,26 +322,26 @@ pub fn judge_6_6(cells: &[Cell]) -> Vec<Verdict> {
     verdicts.add(
         "at low communication many schemes perform equally well (five within 15 % of the best)",
         alike.count() >= 5,
-        times.tell(&every, &[10]),
+        times.evidence(&every, &[10]),
     );
     verdicts.add(
         "PB does the best for workload 11",
         times.place(S::PB, 11) == 1,
-        times.tell(&every, &[11]),
+        times.evidence(&every, &[11]),
     );
     verdicts.add(
         "PB schemes do well for higher communication (for workloads 11 and 12 PB is among the best three, PBT among four)",
         [11, 12].iter().all(|&workload| {
             times.place(S::PB, workload) <= 3 && times.place(S::PBT, workload) <= 4
         }),
-        times.tell(&every, &[11, 12]),
+        times.evidence(&every, &[11, 12]),
     );
     verdicts.add(
         "PB-SY and DCS-SY are reasonable choices for workload 12 (at most a third of Local)",
         [S::PB_SY, S::DCS_SY]
             .iter()
             .all(|&strategy| times.at(strategy, 12) * 3.0 <= times.at(S::LOCAL, 12)),
-        times.tell(&[S::PB_SY, S::DCS_SY, S::LOCAL], &[12]),
+        times.evidence(&[S::PB_SY, S::DCS_SY, S::LOCAL], &[12]),
     );
     verdicts.0
 }
@@ -353,12 +353,12 @@ pub fn judge_6_7(cells: &[Cell]) -> Vec<Verdict> {
     let value = |strategy, workload: usize, what: &str| {
         times.named(strategy, &format!("workload-{workload}/{what}"))
     };
-    let tell = |workload: usize, what: &str| {
-        let told: Vec<String> = strategies
+    let describe = |workload: usize, what: &str| {
+        let evidence: Vec<String> = strategies
             .iter()
             .map(|&strategy| format!("{} {:.2}", name(strategy), value(strategy, workload, what)))
             .collect();
-        told.join(", ")
+        evidence.join(", ")
     };
     let mut verdicts = Verdicts::default();
     near(&mut verdicts, cells);
@@ -369,14 +369,14 @@ pub fn judge_6_7(cells: &[Cell]) -> Vec<Verdict> {
             .iter()
             .filter(|&&strategy| strategy != S::PBT)
             .all(|&strategy| variation(strategy, 5) < variation(S::PBT, 5).min(LOW_VARIATION)),
-        tell(5, "variation"),
+        describe(5, "variation"),
     );
     verdicts.add(
         "workload 5: of these PB has a low mean completion time as well",
         [S::SB, S::DCS, S::PB_SY]
             .iter()
             .all(|&other| value(S::PB, 5, "mean") < value(other, 5, "mean")),
-        tell(5, "mean"),
+        describe(5, "mean"),
     );
     verdicts.add(
         "workload 3: PB, PBT and PB-SY are reasonable in mean and coefficient of variation (both below SB's)",
@@ -384,7 +384,7 @@ pub fn judge_6_7(cells: &[Cell]) -> Vec<Verdict> {
             value(strategy, 3, "mean") < value(S::SB, 3, "mean")
                 && variation(strategy, 3) < variation(S::SB, 3)
         }),
-        format!("{}; {}", tell(3, "mean"), tell(3, "variation")),
+        format!("{}; {}", describe(3, "mean"), describe(3, "variation")),
     );
     verdicts.0
 }
@@ -438,7 +438,7 @@ fn latencies(verdicts: &mut Verdicts, rows: Rows<'_>) {
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .unwrap_or((f64::NAN, "", 0.0))
     };
-    let tell = |(ratio, name, bytes): (f64, &str, f64)| {
+    let describe = |(ratio, name, bytes): (f64, &str, f64)| {
         format!(
             "{:.1} % more with {name} at {bytes} B",
             100.0 * (ratio - 1.0)
@@ -448,7 +448,7 @@ fn latencies(verdicts: &mut Verdicts, rows: Rows<'_>) {
         "the one-way latency is not significantly impacted by any strategy (by less than a tenth, where a round trip is \
          shorter than the spin time)",
         most(false).0 < 1.1,
-        format!("{}; of longer messages {}", tell(most(false)), tell(most(true))),
+        format!("{}; of longer messages {}", describe(most(false)), describe(most(true))),
     );
 }
 
@@ -517,46 +517,46 @@ const STARVED: f64 = 2.5;
 
 fn homogeneous(verdicts: &mut Verdicts, rows: Rows<'_>) {
     let others = [S::SB, S::DCS, S::PB, S::PB_SY];
-    let told = uneven(rows, &[S::SB, S::DCS, S::PB, S::PBT, S::PB_SY]);
+    let evidence = uneven(rows, &[S::SB, S::DCS, S::PB, S::PBT, S::PB_SY]);
     verdicts.add(
         "the periodic utilizations are imbalanced for PBT compared to the four other schemes",
         others
             .iter()
             .all(|&other| unevenness(rows, other) < unevenness(rows, S::PBT)),
-        told.clone(),
+        evidence.clone(),
     );
     verdicts.add(
         "PB has a reasonably equal split of the processor between the current jobs (parts differ by at most half of a fair one on average)",
         unevenness(rows, S::PB) <= REASONABLY_EQUAL,
-        told,
+        evidence,
     );
     ours(verdicts, rows);
 }
 
 fn heterogeneous(verdicts: &mut Verdicts, rows: Rows<'_>) {
     let of = |strategy| unevenness(rows, strategy);
-    let told = uneven(rows, &[S::SB, S::DCS, S::PB_SY, S::PB, S::PBT]);
+    let evidence = uneven(rows, &[S::SB, S::DCS, S::PB_SY, S::PB, S::PBT]);
     verdicts.add(
         "SB and DCS give an equal share of the CPU to the current jobs; PB-SY comes next; PB and PBT are unfair",
         of(S::SB).max(of(S::DCS)) < of(S::PB_SY) && of(S::PB_SY) < of(S::PB).min(of(S::PBT)),
-        told,
+        evidence,
     );
     let [low, high] =
         [Kind::LifeLow, Kind::LifeHigh].map(|kind| mean_and_least(rows, S::PB_SY, kind.name()));
     let least = low.1.min(high.1);
-    let told = format!(
+    let evidence = format!(
         "with much communication {:.0} % on average, with little {:.0} %; at least {least:.1} %",
         high.0, low.0
     );
     verdicts.add(
         "PB-SY does not totally starve out a process (each has a tenth of a fair part in each interval)",
         least >= STARVED,
-        told.clone(),
+        evidence.clone(),
     );
     verdicts.add(
         "but it favours jobs that communicate more",
         high.0 > low.0,
-        told,
+        evidence,
     );
     ours(verdicts, rows);
 }
@@ -582,9 +582,9 @@ fn ours(verdicts: &mut Verdicts, rows: Rows<'_>) {
 }
 
 fn uneven(rows: Rows<'_>, strategies: &[Strategy]) -> String {
-    let told: Vec<String> = strategies
+    let evidence: Vec<String> = strategies
         .iter()
         .map(|&strategy| format!("{} {:.0} %", name(strategy), unevenness(rows, strategy)))
         .collect();
-    format!("largest part less the smallest: {}", told.join(", "))
+    format!("largest part less the smallest: {}", evidence.join(", "))
 }

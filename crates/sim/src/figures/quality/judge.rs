@@ -212,7 +212,7 @@ fn judge_beginnings(rows: Rows<'_>) -> Verdicts {
     };
     let (pvia, qosvia) = (all(0), all(1));
     let fewer = shares.iter().filter(|shares| shares[1] < shares[0]).count();
-    let told = |(mean, least, most): (f64, f64, f64)| {
+    let describe = |(mean, least, most): (f64, f64, f64)| {
         format!("{mean:.1} % on average, {least:.1} to {most:.1} %")
     };
     let mut verdicts = Verdicts::default();
@@ -221,8 +221,8 @@ fn judge_beginnings(rows: Rows<'_>) -> Verdicts {
         qosvia.0 < pvia.0,
         format!(
             "with {fewer} of {BEGINNINGS} choices at 30 MB/s; PVIA {}, QoSVIA {}",
-            told(pvia),
-            told(qosvia)
+            describe(pvia),
+            describe(qosvia)
         ),
     );
     verdicts
@@ -230,10 +230,10 @@ fn judge_beginnings(rows: Rows<'_>) -> Verdicts {
 
 fn judge_saturation(rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     let evidence = show(rows, "5.4", &names);
-    let met = |program: &str, within: fn(f64) -> bool| met(rows, "5.4", program, within);
+    let met_at = |program: &str, within: fn(f64) -> bool| demands_met(rows, "5.4", program, within);
     let all = |program: &str, within: fn(f64) -> bool, wanted: bool| {
-        let met = met(program, within);
-        !met.is_empty() && met.iter().all(|met| *met == wanted)
+        let all = met_at(program, within);
+        !all.is_empty() && all.iter().all(|met| *met == wanted)
     };
     let [svia, pvia, qosvia] = names;
     verdicts.add(
@@ -243,7 +243,7 @@ fn judge_saturation(rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     );
     verdicts.add(
         "PVIA handles them until the load exceeds 100 MB/s, and no more up to where QoSVIA does",
-        all(pvia, |x| x < 100.0, true) && met(pvia, |x| x <= 130.0).contains(&false),
+        all(pvia, |x| x < 100.0, true) && met_at(pvia, |x| x <= 130.0).contains(&false),
         evidence.clone(),
     );
     verdicts.add(
@@ -259,7 +259,7 @@ fn judge_saturation(rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
 }
 
 /// Whether a program meets the demands of all reserved channels, at each load that `within` accepts.
-fn met(rows: Rows<'_>, figure: &str, program: &str, within: fn(f64) -> bool) -> Vec<bool> {
+fn demands_met(rows: Rows<'_>, figure: &str, program: &str, within: fn(f64) -> bool) -> Vec<bool> {
     let mut loads = loads(rows, program);
     loads.retain(|load| within(*load));
     let met = loads.iter().map(|load| meets(rows, figure, program, *load));
@@ -268,7 +268,7 @@ fn met(rows: Rows<'_>, figure: &str, program: &str, within: fn(f64) -> bool) -> 
 
 fn judge_low(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     let all_met = |program: &&str| {
-        let met = met(rows, figure, program, |load| load < 60.0);
+        let met = demands_met(rows, figure, program, |load| load < 60.0);
         !met.is_empty() && !met.contains(&false)
     };
     verdicts.add(
@@ -286,7 +286,7 @@ fn theta(rows: Rows<'_>, program: &str, class: &str) -> f64 {
 
 fn judge_classes(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut Verdicts) {
     let each = classes(figure).map(|class| names.map(|program| theta(rows, program, class)));
-    let told: Vec<String> = classes(figure)
+    let evidence: Vec<String> = classes(figure)
         .iter()
         .zip(&each)
         .map(|(class, [svia, pvia, qosvia])| format!("{class}: {svia:.3}, {pvia:.3}, {qosvia:.3}"))
@@ -295,7 +295,7 @@ fn judge_classes(figure: &str, rows: Rows<'_>, names: [&str; 3], verdicts: &mut 
         "QoSVIA reduces the jitter on each of the traffic classes compared to SVIA and PVIA",
         each.iter()
             .all(|[svia, pvia, qosvia]| qosvia < svia && qosvia < pvia),
-        told.join("; "),
+        evidence.join("; "),
     );
 }
 

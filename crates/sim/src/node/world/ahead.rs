@@ -17,7 +17,7 @@ struct Cache;
 impl Ahead for Cache {
     #[inline(always)]
     fn read<T: ?Sized>(&self, value: &T) {
-        causeway_sys::ahead::read(value);
+        causeway_sys::prefetch::read(value);
     }
 }
 
@@ -26,7 +26,7 @@ struct HugePages;
 
 impl Tables for HugePages {
     fn table<T>(&self, table: &[T]) {
-        causeway_sys::ahead::gather(table);
+        causeway_sys::prefetch::gather(table);
     }
 }
 

@@ -21,7 +21,7 @@ pub(in crate::decoders) fn homes() -> Vec<Vec<u8>> {
         identity.part(home::Part::Data).to_text(),
         enrollment.to_text(),
         home::FailedSyncs { count: 2, boot: 7 }.to_text(),
-        home::TurnsSetAside { below: 1000 }.to_text(),
+        home::AppendLocksSetAside { below: 1000 }.to_text(),
         home::VersionsSetAside { below: 9 }.to_text(),
         home::LeasesGiven { below_ms: 30_000 }.to_text(),
     ]

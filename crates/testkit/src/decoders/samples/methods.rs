@@ -224,8 +224,8 @@ pub(in crate::decoders) fn session_streams() -> Vec<Vec<u8>> {
     all
 }
 
-fn process() -> shm::Process {
-    shm::Process {
+fn process() -> shm::ProcessInfo {
+    shm::ProcessInfo {
         incarnation: 0x0123_4567_89ab_cdef,
         doorbell_bit: 3,
         probe_address: 0x7fff_0000,
@@ -339,8 +339,8 @@ pub(in crate::decoders) fn shm_records() -> Vec<Vec<u8>> {
             base: u64::MAX,
             len: 4096,
         },
-        shm::Record::Forgot { object: 5 },
-        shm::Record::Retired { object: 5 },
+        shm::Record::ObjectUnmapped { object: 5 },
+        shm::Record::ObjectFreed { object: 5 },
         shm::Record::Bulk,
         shm::Record::Challenge(shm::Challenge {
             nonce: 4,

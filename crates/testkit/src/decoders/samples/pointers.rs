@@ -1,4 +1,4 @@
-//! Requests and replies about shared pointers, and about turns.
+//! Requests and replies about shared pointers, and about append locks.
 
 use causeway_wire::fs::{ObjectId, Operation, PointerStep, ReplyBody};
 
@@ -11,9 +11,9 @@ pub(super) fn operations() -> [Operation; 5] {
         step,
     };
     [
-        Operation::CheckTurn {
+        Operation::CheckAppendLock {
             object,
-            turn: 8,
+            append_lock: 8,
             end: true,
         },
         step(PointerStep::Put(11)),

@@ -10,7 +10,7 @@ use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::random::SplitMix64;
 use causeway_wire::shm::{
-    CopyRequest, FORMATS, Hello, Internal, MAX_RECORD_BYTES, PairLayout, Process, Record,
+    CopyRequest, FORMATS, Hello, Internal, MAX_RECORD_BYTES, PairLayout, ProcessInfo, Record,
     RefuseReason, SLOT_BYTES, SLOT_WORD_BYTES, SlotKind, SlotWord, Welcome, doorbell,
 };
 
@@ -29,7 +29,7 @@ fn hello() -> Hello {
         ring_bytes: layout().ring_bytes as u32,
         region_slots: layout().region_slots as u32,
         nonce: 0,
-        process: Process {
+        process: ProcessInfo {
             incarnation: 1,
             doorbell_bit: 0,
             probe_address: 0,

@@ -7,7 +7,8 @@ use causeway_sys::memfd;
 use causeway_sys::socket::{Received, RecordListener, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::shm::{
-    FLAG_NODES, FORMATS, MAX_RECORD_BYTES, PairLayout, Process, Record, SlotKind, Welcome, doorbell,
+    FLAG_NODES, FORMATS, MAX_RECORD_BYTES, PairLayout, ProcessInfo, Record, SlotKind, Welcome,
+    doorbell,
 };
 
 use super::*;
@@ -347,7 +348,7 @@ fn welcome(socket: &RecordSocket) {
     let record = Record::Welcome(Welcome {
         formats: FORMATS,
         flags: 0,
-        process: Process {
+        process: ProcessInfo {
             incarnation: 1,
             doorbell_bit: 0,
             probe_address: 0,

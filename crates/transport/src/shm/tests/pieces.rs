@@ -10,7 +10,7 @@ use super::*;
 use crate::method::{Access, Direction, Registration, Transfer};
 use crate::shm::AttachPolicy;
 use crate::shm::claim::From;
-use crate::shm::pieces::{self, Ways};
+use crate::shm::pieces::{self, PieceChoice};
 
 /// A get by the client, of so many bytes of the server's. The server has helped before, and is to send pieces.
 fn get(ring_bytes: usize, len: usize) -> Get {
@@ -19,7 +19,7 @@ fn get(ring_bytes: usize, len: usize) -> Get {
         ..ShmConfig::default()
     });
     let client = pair(&mut met.client, met.to_server);
-    client.ways_of_transfers = Some(Box::new(Ways::preferring(true)));
+    client.piece_choice = Some(Box::new(PieceChoice::preferring(true)));
     client.transfers.helped = true;
     Get::between(met, len)
 }
@@ -333,7 +333,7 @@ impl BothWays {
             (&mut met.server, met.to_client),
         ] {
             let pair = pair(host, peer);
-            pair.ways_of_transfers = Some(Box::new(Ways::preferring(true)));
+            pair.piece_choice = Some(Box::new(PieceChoice::preferring(true)));
             pair.transfers.helped = true;
         }
         let into = [Memory::zeroed(len), Memory::zeroed(len)];

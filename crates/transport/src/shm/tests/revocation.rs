@@ -109,9 +109,9 @@ fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     let client = pair(&mut met.client, met.to_server);
     client.imports.announce(&keys[..1]);
     server.shm.revoke(to_client, keys[1]);
-    assert!(!pair(server, to_client).stuck);
+    assert!(!pair(server, to_client).copy_wait_timed_out);
     server.shm.revoke(to_client, keys[0]);
-    assert!(pair(server, to_client).stuck);
+    assert!(pair(server, to_client).copy_wait_timed_out);
     server.tick();
     assert!(ended(2).eq([0]));
     client.imports.release(&keys[..1]);
@@ -120,7 +120,7 @@ fn memory_in_a_copy_that_does_not_end_is_kept_until_it_does() {
     client.imports.announce(&keys[..8]);
     for key in &keys[2..6] {
         server.shm.revoke(to_client, *key);
-        assert!(pair(server, to_client).stuck);
+        assert!(pair(server, to_client).copy_wait_timed_out);
     }
     assert!(ended(6).eq([2, 3, 4, 5]), "one that copies under many");
     client.imports.release(&keys[..8]);
@@ -245,7 +245,7 @@ fn a_dead_peer_is_not_waited_for() {
     assert_eq!(memory.sharers(), 1);
 }
 
-/// An instance that ends waits for all stuck peers at once, not for one after the other: the memory of all
+/// An instance that ends waits for all copy_wait_timed_out peers at once, not for one after the other: the memory of all
 /// is kept.
 #[test]
 fn stuck_peers_of_a_dropped_instance_are_given_up_together() {

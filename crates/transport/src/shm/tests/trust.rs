@@ -12,7 +12,7 @@ use causeway_sys::socket::{Accepted, Received, RecordListener, RecordSocket};
 use causeway_wire::codec::Wire;
 use causeway_wire::region::RegionDescriptor;
 use causeway_wire::shm::{
-    Challenge, FLAG_KEYED, FORMATS, Hello, MAX_RECORD_BYTES, PROOF_BYTES, PairLayout, Process,
+    Challenge, FLAG_KEYED, FORMATS, Hello, MAX_RECORD_BYTES, PROOF_BYTES, PairLayout, ProcessInfo,
     Proof, Record, Welcome, doorbell,
 };
 
@@ -55,7 +55,7 @@ fn hello(flags: u8) -> Hello {
         ring_bytes: layout.ring_bytes as u32,
         region_slots: layout.region_slots as u32,
         nonce: 1,
-        process: Process {
+        process: ProcessInfo {
             incarnation: 1,
             doorbell_bit: 0,
             probe_address: 0,

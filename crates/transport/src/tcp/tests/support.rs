@@ -32,7 +32,7 @@ pub(super) fn config(key: Option<[u8; 32]>, encrypt: bool, holder: Holder) -> Ha
     HandshakeConfig {
         key: key.map(Into::into),
         encrypt,
-        holder,
+        holder_or_nonce: holder,
         fast_aes: has_fast_aes(),
         connections: 1,
         ticket: None,

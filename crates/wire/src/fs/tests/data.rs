@@ -32,7 +32,7 @@ fn golden_operations_on_data() {
                 },
                 memory: vec![],
                 inline: vec![6],
-                turn: 7,
+                append_lock: 7,
             },
             format!(
                 "41 0900000000000000 0300000000000000

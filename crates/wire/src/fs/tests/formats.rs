@@ -23,7 +23,7 @@ pub(super) fn golden_reply(reply: &Reply, expected: &str) {
             _ => "",
         };
         let no_list = match reply.result {
-            Ok(ReplyBody::Node(_) | ReplyBody::Turn { .. }) if format >= ACLS => "00",
+            Ok(ReplyBody::Node(_) | ReplyBody::AppendLock { .. }) if format >= ACLS => "00",
             _ => "",
         };
         let bytes = from_hex(&format!(
@@ -58,7 +58,7 @@ pub(super) fn request(operation: Operation) -> Request {
     }
 }
 
-fn write(number: u64, repeated: Option<Moment>, turn: u64) -> Operation {
+fn write(number: u64, repeated: Option<Moment>, append_lock: u64) -> Operation {
     Operation::Write {
         object: ObjectId(9),
         number,
@@ -67,7 +67,7 @@ fn write(number: u64, repeated: Option<Moment>, turn: u64) -> Operation {
         regions: Regions::Here(vec![Region { offset: 1, len: 2 }]),
         memory: vec![],
         inline: vec![6, 7],
-        turn,
+        append_lock,
     }
 }
 
@@ -189,7 +189,7 @@ fn format_5_has_no_clock() {
 }
 
 #[test]
-fn formats_before_8_have_no_turns() {
+fn formats_before_8_have_no_append_locks() {
     let object = ObjectId(9);
     let node = Node {
         object,
@@ -204,7 +204,10 @@ fn formats_before_8_have_no_turns() {
             data: vec![1],
         },
         Operation::BeginAppend { object },
-        Operation::CancelAppend { object, turn: 6 },
+        Operation::CancelAppend {
+            object,
+            append_lock: 6,
+        },
     ];
     for operation in operations {
         assert_eq!(operation.lowest_format(), EXTENDED);
@@ -218,8 +221,8 @@ fn formats_before_8_have_no_turns() {
         }
     }
     for (format, fits) in [(7, false), (8, true)] {
-        let result = Ok(ReplyBody::Turn {
-            turn: 6,
+        let result = Ok(ReplyBody::AppendLock {
+            append_lock: 6,
             node: Box::new(node.clone()),
         });
         let tells = Reply { result }.to_bytes(format);

@@ -60,7 +60,10 @@ fn formats_before_10_do_not_report_holes() {
         })
     };
     let results: [fn(Box<Node>) -> ReplyBody; 2] =
-        [ReplyBody::Node, |node| ReplyBody::Turn { turn: 4, node }];
+        [ReplyBody::Node, |node| ReplyBody::AppendLock {
+            append_lock: 4,
+            node,
+        }];
     for result in results {
         let reply = |sparse| Reply {
             result: Ok(result(node(sparse))),

@@ -1,4 +1,4 @@
-//! Golden bytes of shared pointers and of turns that are asked after, which formats before 14 do not have.
+//! Golden bytes of shared pointers and of append locks that are asked after, which formats before 14 do not have.
 
 use alloc::borrow::ToOwned;
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::codec::tests::hex;
 
 #[test]
-fn golden_operations_on_pointers_and_turns() {
+fn golden_operations_on_pointers_and_append_locks() {
     let object = ObjectId(9);
     let step = |step| Operation::MovePointer {
         object,
@@ -18,9 +18,9 @@ fn golden_operations_on_pointers_and_turns() {
     let pointer = "25 0900000000000000 0300000000000000 0400000000000000";
     let cases = [
         (
-            Operation::CheckTurn {
+            Operation::CheckAppendLock {
                 object,
-                turn: 7,
+                append_lock: 7,
                 end: true,
             },
             "24 0900000000000000 0700000000000000 01".to_owned(),

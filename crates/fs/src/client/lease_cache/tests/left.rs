@@ -35,9 +35,9 @@ fn with_directory(now: Instant) -> LeaseCache {
     cache
 }
 
-fn end(cache: &LeaseCache, altered: &mut Altered, node: Option<&Node>, now: Instant) {
+fn end(cache: &LeaseCache, scope: &mut ChangeScope, node: Option<&Node>, now: Instant) {
     let lease = &lease(3);
-    cache.end_change(altered, Some(Left { node, lease }), now);
+    cache.end_change(scope, Some(StateAfter { node, lease }), now);
 }
 
 fn links(cache: &LeaseCache, now: Instant) -> Option<u32> {
@@ -49,9 +49,9 @@ fn links(cache: &LeaseCache, now: Instant) -> Option<u32> {
 fn what_was_made_is_cached_with_its_directory() {
     let now = Instant::now();
     let cache = with_directory(now);
-    let mut altered = begin(&cache, &make(b"new"), now);
+    let mut scope = begin(&cache, &make(b"new"), now);
     assert_eq!(links(&cache, now), None);
-    end(&cache, &mut altered, Some(&node(Y, 5)), now);
+    end(&cache, &mut scope, Some(&node(Y, 5)), now);
     assert_eq!(mode(cache.find(ROOT, b"new", now)), Some(5));
     assert_eq!(links(&cache, now), Some(3));
     assert!(cache.may_search(ROOT, (5, 6), now));
@@ -64,21 +64,21 @@ fn what_was_made_is_cached_with_its_directory() {
 fn without_a_lease_nothing_is_left() {
     let now = Instant::now();
     let cache = with_directory(now);
-    let mut altered = begin(&cache, &make(b"new"), now);
-    cache.end_change(&mut altered, None, now);
+    let mut scope = begin(&cache, &make(b"new"), now);
+    cache.end_change(&mut scope, None, now);
     assert_eq!(cache.find(ROOT, b"new", now), None);
     assert_eq!(links(&cache, now), None);
     // Of the directory, the reply contains only the attributes.
     let cache = filled(now);
-    let mut altered = begin(&cache, &make(b"new"), now);
-    end(&cache, &mut altered, Some(&node(Y, 5)), now);
+    let mut scope = begin(&cache, &make(b"new"), now);
+    end(&cache, &mut scope, Some(&node(Y, 5)), now);
     assert_eq!(links(&cache, now), None);
     assert_eq!(mode(cache.find(ROOT, b"new", now)), Some(5));
     // Others may have changed the rest since the lease expired that came with it.
     let cache = with_directory(now);
     let late = now + TIME * 15 / 16;
-    let mut altered = begin(&cache, &make(b"new"), late - Duration::from_millis(1));
-    end(&cache, &mut altered, Some(&node(Y, 5)), late);
+    let mut scope = begin(&cache, &make(b"new"), late - Duration::from_millis(1));
+    end(&cache, &mut scope, Some(&node(Y, 5)), late);
     assert_eq!(links(&cache, late), None);
     assert_eq!(mode(cache.find(ROOT, b"new", late)), Some(5));
 }
@@ -93,9 +93,9 @@ fn what_others_change_meanwhile_is_not_cached() {
     ];
     for (recalled, expected) in cases {
         let cache = with_directory(now);
-        let mut altered = begin(&cache, &make(b"new"), now);
+        let mut scope = begin(&cache, &make(b"new"), now);
         cache.recall(std::slice::from_ref(&recalled), now);
-        end(&cache, &mut altered, Some(&node(Y, 5)), now);
+        end(&cache, &mut scope, Some(&node(Y, 5)), now);
         let found = (mode(cache.find(ROOT, b"new", now)), links(&cache, now));
         assert_eq!(found, expected, "{recalled:?}");
     }
@@ -134,8 +134,8 @@ fn names_that_are_exchanged_or_renamed_are_cached() {
         first: place(b"x"),
         second: place(b"y"),
     };
-    let mut altered = begin(&cache, &exchange, now);
-    end(&cache, &mut altered, None, now);
+    let mut scope = begin(&cache, &exchange, now);
+    end(&cache, &mut scope, None, now);
     assert_eq!(
         (target(&cache, b"x"), target(&cache, b"y")),
         (Some(Y), Some(X))
@@ -146,8 +146,8 @@ fn names_that_are_exchanged_or_renamed_are_cached() {
         no_replace: false,
     };
     let cache = with_two();
-    let mut altered = begin(&cache, &rename, now);
-    end(&cache, &mut altered, None, now);
+    let mut scope = begin(&cache, &rename, now);
+    end(&cache, &mut scope, None, now);
     assert_eq!(
         (target(&cache, b"x"), target(&cache, b"y")),
         (None, Some(X))
@@ -155,17 +155,17 @@ fn names_that_are_exchanged_or_renamed_are_cached() {
     assert_eq!(links(&cache, now), Some(3));
     // What the name refers to now is not known if its lease has expired before the change ends.
     let cache = with_two();
-    let mut altered = begin(&cache, &rename, now);
+    let mut scope = begin(&cache, &rename, now);
     let late = now + TIME * 15 / 16;
-    end(&cache, &mut altered, None, late);
+    end(&cache, &mut scope, None, late);
     assert_eq!(target(&cache, b"y"), None);
     let unlink = Operation::Unlink {
         place: place(b"x"),
         expected: None,
     };
     let cache = with_two();
-    let mut altered = begin(&cache, &unlink, now);
-    end(&cache, &mut altered, None, now);
+    let mut scope = begin(&cache, &unlink, now);
+    end(&cache, &mut scope, None, now);
     assert_eq!(cache.find(ROOT, b"x", now), None);
     assert_eq!(links(&cache, now), Some(3));
 }
@@ -177,8 +177,8 @@ fn all_names_in_a_new_directory_are_known() {
     let place = |name: &[u8]| Place::from((Y, name));
     let made = || {
         let cache = with_directory(now);
-        let mut altered = begin(&cache, &make(b"new"), now);
-        end(&cache, &mut altered, Some(&node(Y, 5)), now);
+        let mut scope = begin(&cache, &make(b"new"), now);
+        end(&cache, &mut scope, Some(&node(Y, 5)), now);
         cache
     };
     let make_inside = |cache: &LeaseCache, name: &[u8], object: ObjectId| {
@@ -186,10 +186,10 @@ fn all_names_in_a_new_directory_are_known() {
             place: place(name),
             target: b"t".to_vec(),
         };
-        let mut altered = begin(cache, &operation, now);
+        let mut scope = begin(cache, &operation, now);
         assert_eq!(cache.find(Y, b"missing", now), None, "it is changing");
         let found = node(object, 4);
-        end(cache, &mut altered, Some(&found), now);
+        end(cache, &mut scope, Some(&found), now);
     };
     let cache = made();
     let is_known = |cache: &LeaseCache| cache.find(Y, b"missing", now) == Some(Named::Nothing);
@@ -206,15 +206,15 @@ fn all_names_in_a_new_directory_are_known() {
         to: place(b"three"),
         no_replace: false,
     };
-    let mut altered = begin(&cache, &rename, now);
-    end(&cache, &mut altered, None, now);
+    let mut scope = begin(&cache, &rename, now);
+    end(&cache, &mut scope, None, now);
     assert_eq!(cache.find(Y, b"one", now), Some(Named::Nothing));
     let unlink = Operation::Unlink {
         place: place(b"two"),
         expected: None,
     };
-    let mut altered = begin(&cache, &unlink, now);
-    end(&cache, &mut altered, None, now);
+    let mut scope = begin(&cache, &unlink, now);
+    end(&cache, &mut scope, None, now);
     assert_eq!(cache.find(Y, b"two", now), Some(Named::Nothing));
     assert!(cache.find(Y, b"three", now) != Some(Named::Nothing));
     // Attributes that are read again under the same lease change nothing; those of a changed directory do.
@@ -235,21 +235,21 @@ fn all_names_in_a_new_directory_are_known() {
         assert!(!is_known(&cache));
     }
     let cache = made();
-    let mut altered = begin(&cache, &rename, now);
-    end(&cache, &mut altered, None, now);
+    let mut scope = begin(&cache, &rename, now);
+    end(&cache, &mut scope, None, now);
     assert!(!is_known(&cache), "what was renamed is not known");
     let cache = made();
-    let mut altered = begin(&cache, &unlink, now);
-    cache.end_change(&mut altered, None, now);
+    let mut scope = begin(&cache, &unlink, now);
+    cache.end_change(&mut scope, None, now);
     assert!(!is_known(&cache), "whether it is gone is not known");
     // That a name is missing follows from the directory's attributes: if these change, it may have been made, and be another name of any object.
     let cache = made();
     make_inside(&cache, b"one", ObjectId(20));
-    let mut altered = begin(&cache, &rename, now);
+    let mut scope = begin(&cache, &rename, now);
     cache.recall(&[Leased::Attributes(Y)], now);
     let asked = cache.ask(now);
     assert!(cache.fill_node(asked, &node(X, 1), &LEASE, now).is_some());
-    end(&cache, &mut altered, None, now);
+    end(&cache, &mut scope, None, now);
     assert!(cache.node(X, now).is_none());
     // Names that are dropped to make room for others, also for the one that is being made.
     let fill = |cache: &LeaseCache| {
@@ -265,13 +265,13 @@ fn all_names_in_a_new_directory_are_known() {
     assert!(!is_known(&cache));
     let cache = LeaseCache::new(1);
     fill(&cache);
-    let mut altered = begin(&cache, &make(b"new"), now);
-    end(&cache, &mut altered, Some(&node(Y, 5)), now);
+    let mut scope = begin(&cache, &make(b"new"), now);
+    end(&cache, &mut scope, Some(&node(Y, 5)), now);
     assert!(is_known(&cache), "it is made after that");
     let cache = made();
     make_inside(&cache, b"one", ObjectId(20));
-    let mut altered = begin(&cache, &rename, now);
+    let mut scope = begin(&cache, &rename, now);
     fill(&cache);
-    end(&cache, &mut altered, None, now);
+    end(&cache, &mut scope, None, now);
     assert!(!is_known(&cache));
 }

@@ -7,7 +7,7 @@ const ALL: GrantedLease = GrantedLease {
     ..LEASE
 };
 
-fn entry<'a>(name: &'a [u8], target: Option<(ObjectId, Option<Seen>)>) -> PassedEntry<'a> {
+fn entry<'a>(name: &'a [u8], target: Option<(ObjectId, Option<CacheStamp>)>) -> PassedEntry<'a> {
     PassedEntry {
         directory: ROOT,
         name,
@@ -19,7 +19,7 @@ fn entry<'a>(name: &'a [u8], target: Option<(ObjectId, Option<Seen>)>) -> Passed
 }
 
 /// A cache with a name that the server looks up for all users.
-fn shared(now: Instant) -> (LeaseCache, Option<Seen>) {
+fn shared(now: Instant) -> (LeaseCache, Option<CacheStamp>) {
     let cache = LeaseCache::new(1);
     let asked = cache.ask(now);
     let seen = cache.fill_node(asked, &node(X, 1), &ALL, now);
@@ -300,9 +300,9 @@ fn another_holder_knows_until_when_names_are_good() {
     let now = Instant::now();
     let (cache, _) = shared(now);
     times(&cache, &entry(b"none", None), now);
-    cache.become_another(2);
-    let former = cache.take_former();
-    assert_eq!(former[0].unforgotten_until, Some(now + TIME * 15 / 16));
-    cache.become_another(3);
-    assert_eq!(cache.take_former()[0].unforgotten_until, None);
+    cache.renew_holder_id(2);
+    let retired = cache.take_retired();
+    assert_eq!(retired[0].unforgotten_until, Some(now + TIME * 15 / 16));
+    cache.renew_holder_id(3);
+    assert_eq!(cache.take_retired()[0].unforgotten_until, None);
 }

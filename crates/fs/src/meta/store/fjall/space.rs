@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FallocateFlags;
 
-use super::super::Room;
+use super::super::FreeSpace;
 use crate::files::open_or_create;
 
 const MIB: u64 = 1 << 20;
@@ -152,10 +152,10 @@ impl Space {
     }
 
     /// How much room there is, with at least `reserve` bytes to be kept free. Shrinks the ballast, or restores it.
-    pub(super) fn check_room(&self, used: Used, reserve: u64) -> Room {
+    pub(super) fn check_room(&self, used: Used, reserve: u64) -> FreeSpace {
         let Ok((_, free)) = disk(&self.directory) else {
             // The next write reports what is wrong more exactly.
-            return Room::Enough;
+            return FreeSpace::Enough;
         };
         let held = self.held();
         let needed = self.needed(used).max(reserve);
@@ -166,7 +166,7 @@ impl Space {
             self.resize(self.sizes.ballast);
         }
         if free.saturating_add(held) < self.sizes.memtable {
-            return Room::Nothing(format!(
+            return FreeSpace::Nothing(format!(
                 "the metadata server's disk ({}) is full: {} KiB are free of {} KiB that the next change \
                  may need; others use it up: make room on it",
                 self.directory.display(),
@@ -175,14 +175,14 @@ impl Space {
             ));
         }
         match free < needed.saturating_add(missing) {
-            true => Room::Removals(format!(
+            true => FreeSpace::Removals(format!(
                 "the metadata server's disk ({}) has {} MiB free; the last {} MiB are its reserve for \
                  removals and for freeing space: remove files, or make the disk larger",
                 self.directory.display(),
                 free / MIB,
                 needed.saturating_add(missing) / MIB
             )),
-            false => Room::Enough,
+            false => FreeSpace::Enough,
         }
     }
 

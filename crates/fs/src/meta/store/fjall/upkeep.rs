@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fjall::AbstractTree;
 
-use super::super::{Batch, Persist, Room, StoreError};
+use super::super::{Batch, FreeSpace, Persist, StoreError};
 use super::{Engine, mode, wrap};
 use crate::locks::{lock, wait_timeout_while, wait_while};
 use crate::threads::{AbortOnPanic, JoinOnDrop};
@@ -154,7 +154,7 @@ fn run(engine: &Engine, wake: &Condvar) {
         progress.awake = !quiet;
         let synced = progress.synced;
         drop(progress);
-        let short = lock(&engine.checked).room != Room::Enough;
+        let short = lock(&engine.checked).room != FreeSpace::Enough;
         let done = engine
             .note(quiet.then_some(synced))
             .and_then(|()| match quiet || short {

@@ -31,7 +31,7 @@ const TREES: [&str; 2] = ["0", "1"];
 
 /// What is in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum DirectoryContents {
     /// No store.
     Nothing,
     /// A store.
@@ -43,7 +43,11 @@ pub(super) type Fault = (PathBuf, String);
 
 /// Checks what is in `directory`; tables are read whole up to `budget` bytes of them. With `written`,
 /// something was acknowledged, so that all parts of a store must be there.
-pub(super) fn check(directory: &Path, written: bool, budget: u64) -> Result<Found, Fault> {
+pub(super) fn check(
+    directory: &Path,
+    written: bool,
+    budget: u64,
+) -> Result<DirectoryContents, Fault> {
     let version = directory.join("version");
     let keyspaces = directory.join("keyspaces");
     match std::fs::read(&version) {
@@ -52,7 +56,7 @@ pub(super) fn check(directory: &Path, written: bool, budget: u64) -> Result<Foun
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             return match written || keyspaces.exists() {
                 true => Err((version, "it is missing".to_owned())),
-                false => Ok(Found::Nothing),
+                false => Ok(DirectoryContents::Nothing),
             };
         }
         Err(error) => return Err((version, error.to_string())),
@@ -76,7 +80,7 @@ pub(super) fn check(directory: &Path, written: bool, budget: u64) -> Result<Foun
             false => {}
         }
     }
-    Ok(Found::Store)
+    Ok(DirectoryContents::Store)
 }
 
 /// Checks a tree's list of tables, and its tables.

@@ -1,9 +1,10 @@
-//! Waiting for turns, and the writes of a turn, which are sent only on connections that were made
-//! before the turn began.
+//! Waiting for append locks, and the writes under one, which are sent only on connections that were made
+//! before the lock was granted.
 //!
-//! An I/O server refuses writes of turns that have been overtaken, as long as it runs. An I/O server that was restarted after the turn began may
-//! have stored writes of later turns without knowing of these turns: it must not get a write of the earlier turn. If it is known that the turn
-//! had not ended when a connection was made, the client may use that connection, too.
+//! Append locks are numbered in the order in which they are granted. An I/O server refuses writes under a lock after those under a later one, as long
+//! as it runs. An I/O server that was restarted after the lock was granted may
+//! have stored writes under later locks without knowing of these: it must not get a write under the earlier lock. If it is known that the client
+//! still had the lock when a connection was made, the client may use that connection, too.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use super::call::Call;
 use super::call_error::{CallError, take_reply};
 use super::connection::Client;
 use super::rpc::Rpc;
-use super::transfer::Turn;
+use super::transfer::AppendLock;
 
 /// A reply that comes before this time, and has the client ask again, came without a wait at the
 /// metadata server.
@@ -22,20 +23,20 @@ const HASTY: Duration = Duration::from_millis(10);
 /// Pause after such a reply.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A client's wait for a turn, from one of its requests to the next one.
+/// A client's wait for an append lock, from one of its requests to the next one.
 #[derive(Debug, Default)]
-pub struct TurnWait {
+pub struct AppendLockWait {
     /// Since when each reply of the server has come without a wait.
     hasty_since: Option<Instant>,
 }
 
 impl Client {
-    /// Requests the turn for a file. Returns nothing if other clients still have their turns: the server keeps the client's place
+    /// Requests the append lock of a file. Returns nothing if other clients are still ahead: the server keeps the client's place
     /// for half of the time-out, within which the client has to ask again.
-    pub(super) fn ask_for_turn(
+    pub(super) fn request_append_lock(
         &mut self,
         object: ObjectId,
-        wait: &mut TurnWait,
+        wait: &mut AppendLockWait,
     ) -> Result<Option<(u64, Node)>, CallError> {
         let asked = Instant::now();
         match self.query(Operation::BeginAppend { object }) {
@@ -44,18 +45,20 @@ impl Client {
                     Next::Ask => {}
                     Next::Pause => std::thread::sleep(PAUSE),
                     Next::GiveUp => {
-                        let text = "it keeps telling this client to ask again for its turn, and has it wait for none";
+                        let text = "it refuses this client the append lock at once each time, instead of having it wait; the server is faulty";
                         return Err(self.rpc.error_at(self.metadata, Errno::ETIMEDOUT, text));
                     }
                 }
                 Ok(None)
             }
-            reply => take_reply!(reply?, ReplyBody::Turn { turn, node } => Some((turn, *node))),
+            reply => {
+                take_reply!(reply?, ReplyBody::AppendLock { append_lock, node } => Some((append_lock, *node)))
+            }
         }
     }
 }
 
-/// What a client does after a reply that it has to ask again for its turn.
+/// What a client does after a reply that it has to request the append lock again.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Ask,
@@ -64,7 +67,7 @@ enum Next {
     GiveUp,
 }
 
-impl TurnWait {
+impl AppendLockWait {
     /// Decides what to do after the reply to a request that was sent at `asked`. A server that has its client ask again at
     /// once, throughout the time-out, is faulty.
     fn next(&mut self, asked: Instant, now: Instant, timeout: Duration) -> Next {
@@ -80,13 +83,13 @@ impl TurnWait {
     }
 }
 
-/// A turn that the client has.
-pub(super) struct HeldTurn {
+/// An append lock that the client has.
+pub(super) struct HeldAppendLock {
     pub(super) number: u64,
-    /// By server in the configuration: the connections that were made before the turn began, or when it was
-    /// known not to have ended.
+    /// By server in the configuration: the connections that were made before the lock was granted, or while the client
+    /// was known to have it.
     pub(super) connections: Vec<Option<ConnectionId>>,
-    /// It is a turn to append, which ends with the new size of the file.
+    /// It is for an append: the lock is released with the new size of the file.
     pub(super) appends: bool,
 }
 
@@ -113,21 +116,21 @@ impl Rpc {
         self.bmi.connection(self.links.get(server)?.addr?)
     }
 
-    /// Makes writes part of a turn. Returns `false` if the connection with one of their servers is newer than the turn, or missing: then
-    /// it is made, for the next turn.
-    pub(super) fn put_in_turn(
+    /// Makes writes ones under an append lock. Returns `false` if the connection with one of their servers is newer than the lock, or missing: then
+    /// it is made, for the next lock.
+    pub(super) fn put_under_append_lock(
         &mut self,
         calls: &mut [Call],
-        turn: &HeldTurn,
+        append_lock: &HeldAppendLock,
     ) -> Result<bool, CallError> {
         let mut are_put = true;
         let servers: Vec<usize> = calls.iter().map(|call| call.server).collect();
         for call in calls {
-            let before = turn.connections.get(call.server).copied().flatten();
+            let before = append_lock.connections.get(call.server).copied().flatten();
             let now = self.connection(call.server);
             match before.filter(|before| now == Some(*before)) {
-                Some(connection) => call.set_turn(Turn {
-                    number: turn.number,
+                Some(connection) => call.set_append_lock(AppendLock {
+                    number: append_lock.number,
                     connection,
                 }),
                 None => are_put = false,
@@ -146,9 +149,9 @@ mod tests {
     fn a_server_that_has_a_client_wait_is_asked_again_at_once_and_another_one_in_vain_for_the_timeout()
      {
         let timeout = Duration::from_secs(1);
-        let mut wait = TurnWait::default();
+        let mut wait = AppendLockWait::default();
         let mut now = Instant::now();
-        let ask = |wait: &mut TurnWait, now: &mut Instant, waits: Duration| {
+        let ask = |wait: &mut AppendLockWait, now: &mut Instant, waits: Duration| {
             let asked = *now;
             *now += waits;
             wait.next(asked, *now, timeout)

@@ -14,7 +14,7 @@ use super::query::{attributes, find_object};
 
 /// The state after one change of a batch, and the program that may cache it once the batch is
 /// committed.
-pub(super) struct Made {
+pub(super) struct LeasesOfChange {
     /// The request's place in the batch.
     pub(super) index: usize,
     holder: u128,
@@ -80,7 +80,7 @@ fn left_by(operation: &Operation, reply: &Reply) -> Option<(Vec<Leased>, Option<
     }
 }
 
-impl Made {
+impl LeasesOfChange {
     /// The result in `state` of the change with this `number` in its batch, if a client may cache it.
     pub(super) fn of(
         (index, number): (usize, u64),
@@ -123,7 +123,7 @@ impl Made {
         }
         let mut grant = |on: Vec<Leased>| match on.is_empty() {
             true => None,
-            false => table.grant_made(self.holder, on, self.is_rename, now),
+            false => table.grant_of_change(self.holder, on, self.is_rename, now),
         };
         let has_others = !self.on.is_empty();
         let granted = grant(self.on);

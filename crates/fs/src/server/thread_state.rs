@@ -1,4 +1,4 @@
-//! State that the loop of a metadata server shares with the threads beside it.
+//! State that the loop of a metadata server shares with its other threads.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,9 +19,9 @@ use crate::meta::{Executed, Service};
 pub(super) type SharedService = Arc<Mutex<Service>>;
 
 /// What a thread with a client of its own needs: the configuration, the service, and the signer of its capabilities.
-pub(super) type Ours = (Configuration, SharedService, Signer);
+pub(super) type ClientParts = (Configuration, SharedService, Signer);
 
-/// The function that takes the results of threads beside the loop.
+/// The function that takes the results of the other threads.
 pub(super) type Deliver = Arc<dyn Fn(Vec<(Ticket, Finished)>) + Send + Sync>;
 
 /// The outcome of a request.
@@ -33,7 +33,7 @@ pub(super) enum Finished {
     Waits(Box<Request>, Vec<Leased>),
 }
 
-/// Notified after changes that give threads beside the loop something to do.
+/// Notified after changes that give the other threads something to do.
 #[derive(Clone, Default)]
 pub(super) struct Wakeups {
     /// Datafiles may have to be removed.
@@ -111,7 +111,7 @@ fn changes_layout(operation: &Operation) -> bool {
     )
 }
 
-/// The failure of starting a thread beside the loop.
+/// The failure of starting one of these threads.
 pub(super) fn no_thread(name: &str, error: &std::io::Error) -> Failure {
     failure(
         Errno::EAGAIN,

@@ -16,7 +16,7 @@ const PAGE: usize = 4096;
 
 /// See the module's page. All are nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Prices {
+pub struct CopyCosts {
     /// A call of cross-memory attach, without its bytes.
     pub attach_call: f64,
     /// Each byte that it copies.
@@ -25,11 +25,11 @@ pub struct Prices {
     pub copy_byte: f64,
 }
 
-impl Prices {
-    /// The prices of this machine, measured once per process, in less than half a millisecond. `None` if the kernel does
+impl CopyCosts {
+    /// The costs of this machine, measured once per process, in less than half a millisecond. `None` if the kernel does
     /// not let this process reach into its own memory.
     pub fn of_this_machine() -> Option<Self> {
-        static MEASURED: OnceLock<Option<Prices>> = OnceLock::new();
+        static MEASURED: OnceLock<Option<CopyCosts>> = OnceLock::new();
         *MEASURED.get_or_init(Self::measure)
     }
 
@@ -68,8 +68,8 @@ mod tests {
 
     #[test]
     fn every_price_is_positive_and_measured_once() {
-        let prices = Prices::of_this_machine().expect("a process may read its own memory");
-        assert!(prices.attach_call > 0.0 && prices.attach_byte > 0.0 && prices.copy_byte > 0.0);
-        assert_eq!(Prices::of_this_machine(), Some(prices));
+        let costs = CopyCosts::of_this_machine().expect("a process may read its own memory");
+        assert!(costs.attach_call > 0.0 && costs.attach_byte > 0.0 && costs.copy_byte > 0.0);
+        assert_eq!(CopyCosts::of_this_machine(), Some(costs));
     }
 }

@@ -9,7 +9,7 @@
 //! processor, and how far apart the two processors are; `docs/shm-engine.md` has measurements.
 //!
 //! For packets that the sender fills with many small pieces the choice is made separately. Their stores wait for one line after
-//! the other, so that the ways differ by more: non-temporal stores take a tenth of the time far, and somewhat more time near
+//! the other, so that the kinds of copies differ by more: non-temporal stores take a tenth of the time far, and somewhat more time near
 //! (`docs/mpi-messages.md`).
 
 use causeway_sys::aliasing;
@@ -26,7 +26,7 @@ const SHORT_BYTES: usize = 4608;
 
 /// How a packet is copied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum CopyKind {
     /// As the C library copies: a few hundred bytes by vector instructions, more by the string copy
     /// instruction.
     Usual,
@@ -36,7 +36,7 @@ pub(super) enum Way {
     Streamed,
 }
 
-impl Way {
+impl CopyKind {
     /// Whether the lines of a packet of `len` bytes should be in the sender's cache before they are
     /// written.
     #[inline]
@@ -76,11 +76,11 @@ impl Class {
 
 /// The alternatives for packets that the C library copies by vector instructions and for those that the sender fills, and after
 /// it the alternatives for longer packets.
-const FOR_FEW: [Way; 2] = [Way::Usual, Way::Streamed];
-const FOR_MANY: [Way; 3] = [Way::Usual, Way::Vectors, Way::Streamed];
+const FOR_FEW: [CopyKind; 2] = [CopyKind::Usual, CopyKind::Streamed];
+const FOR_MANY: [CopyKind; 3] = [CopyKind::Usual, CopyKind::Vectors, CopyKind::Streamed];
 
 /// See the module's page.
-pub(super) struct Ways {
+pub(super) struct CopyChoice {
     few: ShortChoice<{ FOR_FEW.len() }>,
     short: ShortChoice<{ FOR_MANY.len() }>,
     long: ShortChoice<{ FOR_MANY.len() }>,
@@ -89,7 +89,7 @@ pub(super) struct Ways {
     pub(super) costs: Costs,
 }
 
-impl Default for Ways {
+impl Default for CopyChoice {
     fn default() -> Self {
         Self {
             few: ShortChoice::new(0),
@@ -101,16 +101,16 @@ impl Default for Ways {
     }
 }
 
-impl Ways {
-    /// Whether the ways differ for a packet of `len` bytes.
+impl CopyChoice {
+    /// Whether the kinds of copies differ for a packet of `len` bytes.
     #[inline]
     pub(super) fn differ(len: usize) -> bool {
         len > FEW_BYTES
     }
 
-    /// The way in which to copy the next packet, of `len` bytes.
+    /// How to copy the next packet, of `len` bytes.
     #[inline]
-    pub(super) fn next(&self, len: usize, is_filled: bool) -> Way {
+    pub(super) fn next(&self, len: usize, is_filled: bool) -> CopyKind {
         match Class::of(len, is_filled) {
             Class::Filled => FOR_FEW[self.filled.way()],
             Class::Few => FOR_FEW[self.few.way()],

@@ -9,13 +9,13 @@ use super::cached::{CachedName, CachedNode};
 
 /// What a change of the program's own may alter.
 #[derive(Debug, Default)]
-pub(super) struct Altered {
+pub(super) struct ChangeScope {
     /// The index of the call that makes the change among the calls that are made together.
     pub(super) call: usize,
     /// Names in directories.
     pub(super) names: Vec<(ObjectId, Vec<u8>)>,
     /// What each of these names referred to when the change began, if that was cached.
-    pub(super) stood_for: Vec<Option<CachedName>>,
+    pub(super) targets_before: Vec<Option<CachedName>>,
     /// The former meaning of one of these names followed from what is known of its directory.
     pub(super) by_directory: bool,
     /// The objects that these names refer to are altered, too.
@@ -52,12 +52,12 @@ enum NamesAfter {
 }
 
 /// The state after a change, according to its reply, with the leases on it.
-pub(super) struct Left<'a> {
+pub(super) struct StateAfter<'a> {
     pub(super) node: Option<&'a Node>,
     pub(super) lease: &'a GrantedLease,
 }
 
-impl Altered {
+impl ChangeScope {
     /// What the operation may alter, if it is a change.
     pub(super) fn of(operation: &Operation) -> Option<Self> {
         let names_after = match operation {
@@ -70,7 +70,7 @@ impl Altered {
             Operation::Exchange { .. } => NamesAfter::Exchanged,
             _ => NamesAfter::Unknown,
         };
-        let mut altered = Self {
+        let mut scope = Self {
             names_after,
             is_new_directory: matches!(operation, Operation::MakeDirectory { .. }),
             ..Self::default()
@@ -79,21 +79,21 @@ impl Altered {
             Operation::Create { place, .. }
             | Operation::MakeDirectory { place, .. }
             | Operation::SymbolicLink { place, .. }
-            | Operation::MakeSpecial { place, .. } => altered.add(place, false),
+            | Operation::MakeSpecial { place, .. } => scope.add(place, false),
             Operation::HardLink { object, place } => {
-                altered.add(place, false);
-                altered.objects.push(*object);
+                scope.add(place, false);
+                scope.objects.push(*object);
             }
             Operation::Rename { from, to, .. } => {
-                altered.add(from, true);
-                altered.add(to, true);
+                scope.add(from, true);
+                scope.add(to, true);
             }
             Operation::Exchange { first, second } => {
-                altered.add(first, true);
-                altered.add(second, true);
+                scope.add(first, true);
+                scope.add(second, true);
             }
             Operation::Unlink { place, .. } | Operation::RemoveDirectory { place, .. } => {
-                altered.add(place, true);
+                scope.add(place, true);
             }
             Operation::SetAttributes { object, .. }
             | Operation::Grow { object, .. }
@@ -107,12 +107,12 @@ impl Altered {
             | Operation::SetXattr { object, .. }
             | Operation::RemoveXattr { object, .. }
             | Operation::Append { object, .. }
-            | Operation::EndAppend { object, .. } => altered.objects.push(*object),
+            | Operation::EndAppend { object, .. } => scope.objects.push(*object),
             // A repair may alter anything.
-            Operation::Check { repair: true, .. } => altered.all = true,
+            Operation::Check { repair: true, .. } => scope.all = true,
             _ => return None,
         }
-        Some(altered)
+        Some(scope)
     }
 
     fn add(&mut self, place: &Place, with_target: bool) {
@@ -138,7 +138,7 @@ impl Altered {
         if !self.has_targets {
             return;
         }
-        for known in &self.stood_for {
+        for known in &self.targets_before {
             match known {
                 Some(known) => self.objects.extend(known.target),
                 // The object may be cached under another name.
@@ -164,7 +164,7 @@ impl Altered {
         now: Instant,
     ) -> Vec<((ObjectId, &[u8]), ObjectId)> {
         let former = |index: usize| {
-            let known = (*self.stood_for.get(index)?)?;
+            let known = (*self.targets_before.get(index)?)?;
             known.target.filter(|_| known.until > now)
         };
         let targets = match self.names_after {
