@@ -11,12 +11,14 @@ use std::time::Duration;
 use causeway_engine::Memory;
 use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 use causeway_transport::slab::Slab;
+use causeway_wire::contact::CALLS_IN_AREAS;
 
 use crate::abi;
 use crate::buffering::OPTIONAL;
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
+use crate::node::operation::Agreed;
 use crate::operation;
 use crate::process::{Active, FOR_EVER, POSTS, Process};
 use crate::status::Status;
@@ -32,6 +34,9 @@ pub struct Call {
 
 /// How long a process waits for a message of an operation before it looks whether another one has given the operation up.
 const BEFORE_LOOKING: Duration = Duration::from_millis(20);
+
+/// After how long it looks again if calls were compared before: another rank's call may turn out to be another one when it is made.
+const BEFORE_LOOKING_AGAIN: Duration = Duration::from_secs(1);
 
 /// From here on, tags are those of persistent operations.
 const FIRST_KEPT: u32 = 1 << 31;
@@ -63,10 +68,14 @@ struct Schedule {
     lengths: Vec<Option<u64>>,
     /// Messages have to be as long as the memory for them.
     is_exact: bool,
+    /// The operation in the communicator's shared memory in which the calls of this one were compared.
+    agreed: Option<Agreed>,
     /// Another process has withdrawn a message: it has given the operation up, and says why in a message that comes next.
     is_given_up: bool,
     /// The notification that says so.
     notice: Option<Notice>,
+    /// The error of each start, as another process never starts its part: it could not be made there.
+    never: Option<Error>,
     /// A function of the program's is being called.
     is_calling: bool,
     error: Option<Error>,
@@ -105,8 +114,10 @@ impl Schedule {
             peers,
             pending: Vec::new(),
             lengths: Vec::new(),
+            agreed: None,
             is_given_up: false,
             notice: None,
+            never: None,
             is_calling: false,
             error: None,
             is_done: false,
@@ -211,12 +222,18 @@ fn among(communicator: &Communicator, tag: u32) -> Among {
 }
 
 impl Communicator {
-    /// Takes the tag of the next operation.
+    /// Takes the number of the next operation.
     #[inline]
-    pub(crate) fn take_tag(&mut self) -> u32 {
-        let tag = self.collectives;
-        self.collectives = (tag + 1) % FIRST_KEPT;
-        tag
+    pub(crate) fn take_number(&mut self) -> u64 {
+        let number = self.collectives;
+        self.collectives = number + 1;
+        number
+    }
+
+    /// Takes the tag of the next operation's messages.
+    #[inline]
+    fn take_tag(&mut self) -> u32 {
+        (self.take_number() % u64::from(FIRST_KEPT)) as u32
     }
 
     /// Takes the tag of the next persistent operation.
@@ -231,10 +248,25 @@ impl Process {
     /// Starts an operation on its communicator.
     pub fn begin(&mut self, steps: Steps) -> Result<Active> {
         let communicator = steps.communicator;
+        let agreed = self.communicator_mut(communicator)?.take_agreed();
         let among = self.among_all(communicator)?;
         let at = self.add_steps(steps, among, false)?;
+        if let Some(schedule) = self.schedules.get_mut(at) {
+            schedule.agreed = agreed;
+        }
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
+    }
+
+    /// The same for a part of the program's call of this name. In the checking mode, all parts of a call are described alike, but processes of builds that describe them as the
+    /// operations that they are need the same from the others.
+    pub(crate) fn begin_part(&mut self, steps: Steps, name: &'static str) -> Result<Active> {
+        let group = self.communicator(steps.communicator)?.group();
+        let steps = match self.process_table.all_speak(group, CALLS_IN_AREAS) {
+            true => steps.part_of(name),
+            false => steps,
+        };
+        self.begin(steps)
     }
 
     /// All processes of a communicator, for one operation that all of them begin.
@@ -274,6 +306,9 @@ impl Process {
         (schedule.at, schedule.is_done) = (0, false);
         (schedule.error, schedule.notice, schedule.is_given_up) = (None, None, false);
         let communicator = schedule.communicator;
+        if let Some(error) = schedule.never.clone() {
+            self.end_with(at, error);
+        }
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
     }
@@ -357,8 +392,8 @@ impl Process {
         self.notify_failure(&peers, of, class);
     }
 
-    /// Notifies the other processes of a communicator that this one does not begin a collective operation, because of this error, unless it is the error of an operation
-    /// that was begun: they may wait for it. Returns the error.
+    /// Notifies the other processes of a communicator that this one does not begin a collective operation, because of this error: they may wait for it. Not if it is the error
+    /// of an operation that was begun. An error of arguments leaves no trace either: it may be that only this process has called. Returns the error.
     #[cold]
     pub fn refuse_collective(&mut self, communicator: usize, error: Error) -> Error {
         if error.communicator().is_some() {
@@ -367,25 +402,32 @@ impl Process {
         let Ok(found) = self.communicator_mut(communicator) else {
             return error;
         };
+        if found.take_agreed().is_none() && error.is_of_arguments() {
+            return error.on(communicator);
+        }
         let of = (Channel::Collectives, found.take_tag());
         let peers = Arc::clone(&found.everyone);
         self.notify_failure(&peers, of, error.code());
         error.on(communicator)
     }
 
-    /// Likewise for a persistent operation: those of the others fail when they are started.
+    /// Likewise for a persistent operation: those of the others fail whenever they are started.
     #[cold]
     pub fn refuse_persistent(&mut self, communicator: usize, error: Error) -> Error {
         let Ok(found) = self.communicator_mut(communicator) else {
             return error;
         };
+        if error.is_of_arguments() {
+            return error.on(communicator);
+        }
         let of = (Channel::Collectives, found.take_kept_tag());
         let peers = Arc::clone(&found.everyone);
-        self.notify_failure(&peers, of, error.code());
+        self.notify_failure(&peers, of, -error.code());
         error.on(communicator)
     }
 
-    /// Notifies processes that this one has given up an operation of theirs, and with an error of which class: they return it, too.
+    /// Notifies processes that this one has given up an operation of theirs, and with an error of which class: they return it, too. The class is negative for one that this
+    /// process never starts.
     pub(crate) fn notify_failure(
         &mut self,
         peers: &[Peer],
@@ -420,6 +462,19 @@ impl Process {
 
     /// Checks whether another process has given up an operation that is in progress here.
     fn look_for_failure(&mut self, at: u32) -> Result<()> {
+        let Some(schedule) = self.schedules.get_mut(at) else {
+            return Ok(());
+        };
+        if let Some(agreed) = schedule.agreed.take() {
+            let communicator = schedule.communicator;
+            if let Some(error) = self.check_agreed(communicator, &agreed) {
+                self.end_with(at, error);
+                return Ok(());
+            }
+            if let Some(schedule) = self.schedules.get_mut(at) {
+                schedule.agreed = Some(agreed);
+            }
+        }
         let Some(schedule) = self.schedules.get_mut(at) else {
             return Ok(());
         };
@@ -478,16 +533,17 @@ impl Process {
         let Some(schedule) = self.schedules.get(at) else {
             return;
         };
-        let (peers, communicator) = (schedule.peers.clone(), schedule.communicator);
+        let peers = schedule.peers.clone();
         let class = notice.class.to_vec();
-        let class = match class.try_into().map_or(0, i32::from_le_bytes) {
+        let class = class.try_into().map_or(0, i32::from_le_bytes);
+        let is_never_whole = class < 0;
+        let class = match class.saturating_abs() {
             // An earlier version does not say.
             0 => abi::ERR_PROC_ABORTED,
             class => class,
         };
         let rank = peers.iter().position(|peer| peer.number == notice.peer);
         let known = self.lost_among(&peers);
-        let known = known.or_else(|| self.leave_failed_area(communicator));
         let error = known.unwrap_or_else(|| {
             let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
             let why = match class {
@@ -500,6 +556,9 @@ impl Process {
             let text = format!("{rank}has given the operation up, {why}");
             Error::new(class, text)
         });
+        if is_never_whole && let Some(schedule) = self.schedules.get_mut(at) {
+            schedule.never = Some(error.clone());
+        }
         self.end_with(at, error);
     }
 
@@ -610,6 +669,12 @@ impl Process {
     /// sends and receives, any may fail; so a wait for one operation alone is used only if the schedule has a single one.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
         let mut has_waited = None;
+        let is_agreed = (self.schedules.get(at)).is_some_and(|schedule| schedule.agreed.is_some());
+        let longest = if is_agreed {
+            BEFORE_LOOKING_AGAIN
+        } else {
+            FOR_EVER
+        };
         loop {
             if let Some(call) = self.take_call() {
                 return Ok(Some(call));
@@ -622,7 +687,7 @@ impl Process {
                     None => {
                         self.look_for_failure(at)?;
                         if !self.schedules.pending(at).is_empty() {
-                            self.endpoint.wait_for_event(seen, FOR_EVER);
+                            self.endpoint.wait_for_event(seen, longest);
                         }
                     }
                 },
@@ -635,7 +700,7 @@ impl Process {
                     let mut idle = BEFORE_LOOKING;
                     if has_waited == Some(first) {
                         self.look_for_failure(at)?;
-                        idle = FOR_EVER;
+                        idle = longest;
                     }
                     has_waited = Some(first);
                     if self.schedules.pending(at).first() == Some(&first) {

@@ -112,6 +112,9 @@ impl Process {
         while self.buffers.has_awaited() {
             self.wait_for_news(|process| Ok((!process.buffers.has_awaited()).then_some(())))?;
         }
+        for handle in Vec::from_iter(self.communicators.handles()) {
+            self.end_area_use(handle);
+        }
         self.disconnect_other_programs();
         let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");
         let mut barrier = self.begin(steps)?;

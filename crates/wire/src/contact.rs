@@ -40,7 +40,8 @@ pub const BROADCASTS_BY_ROOT: u8 = 4;
 pub const SHARED_STORED: u8 = 5;
 
 /// The lowest format in which processes publish their calls in the memory in which they do collective operations, and number these operations like those by
-/// messages. Processes of earlier formats do without that memory in communicators with others.
+/// messages. Processes of earlier formats do without that memory in communicators with others. Also the lowest one in which the checking mode describes the steps of a function of
+/// files as that function.
 pub const CALLS_IN_AREAS: u8 = 6;
 
 /// The formats of builds that do not state them.

@@ -288,6 +288,15 @@ fn files_are_opened_together_with_processes_of_format_2() {
 }
 
 #[test]
+fn the_checking_mode_describes_the_steps_of_opening_alike_in_all_processes() {
+    let test = "opening::is_the_program_that_opens_files";
+    for formats in ["", "1-5"] {
+        let environment = [(PROGRAM, formats), ("CAUSEWAY_MPI_CHECK", "1")];
+        run_ranks((3, formats), test, &environment);
+    }
+}
+
+#[test]
 fn with_a_process_of_format_1_all_get_an_error() {
     run(3, "1-1");
 }

@@ -103,8 +103,10 @@ static void full_table(void) {
     code = MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &request);
     if (rank == 0) CHECK(class_of(code) == MPI_ERR_NO_MEM);
     if (rank > 0) {
-        OK(MPI_Start(&request));
-        CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_NO_MEM);
+        for (int start = 0; start < 2; start++) {
+            OK(MPI_Start(&request));
+            CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_NO_MEM);
+        }
         OK(MPI_Request_free(&request));
     }
     for (size_t i = 0; i < many; i++) OK(MPI_Request_free(all + i));

@@ -100,11 +100,7 @@ impl Process {
     /// root sends to each.
     fn may_send_by_root(&self, communicator: usize) -> Result<bool> {
         let group = self.communicator(communicator)?.group();
-        let knows = |member: &u32| {
-            let formats = self.process_table.formats(*member);
-            formats.is_some_and(|formats| formats.highest >= BROADCASTS_BY_ROOT)
-        };
-        let all_know = group.members().iter().all(knows);
+        let all_know = self.process_table.all_speak(group, BROADCASTS_BY_ROOT);
         Ok(all_know && !self.are_on_several_hosts(group))
     }
 

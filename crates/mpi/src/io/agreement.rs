@@ -74,7 +74,7 @@ fn broadcast(caller: &mut impl Caller, communicator: usize, buffer: &OwnedBuffer
     let name = caller.name();
     let active = caller.with(|process| {
         let steps = process.broadcast(buffer.as_buffer(), 0, communicator)?;
-        process.begin(steps.part_of(name))
+        process.begin_part(steps, name)
     })?;
     caller.wait(active).map(drop)
 }
@@ -110,7 +110,7 @@ fn begin_allgather(
         blocks: process.communicator(communicator)?.size(),
     };
     let steps = process.allgather(Some(&Blocks::Each(vec![own])), &into, communicator)?;
-    process.begin(steps.part_of(name))
+    process.begin_part(steps, name)
 }
 
 /// Bytes of a number.

@@ -194,7 +194,7 @@ fn exchange(
     let name = caller.name();
     let active = caller.with(|process| {
         let steps = process.alltoall(Some(&from), &into, communicator)?;
-        process.begin(steps.part_of(name))
+        process.begin_part(steps, name)
     })?;
     caller.wait(active).map(drop)
 }

@@ -12,7 +12,8 @@
 //! of the one before, and fills a slot only when all have published the phase behind the one that the slot was used for: by then all have read it.
 //!
 //! Beside the number of the phase, a process publishes its call ([`super::call`]). A process whose own call differs from that in a slot reads nothing of the slot, and
-//! reports it in the area ([`super::failure`]): the slots' data would not be what it takes them for, and others may number their next phases differently.
+//! reports it in the area ([`super::failure`]), with the first phase that is concerned: the slots' data would not be what it takes them for, and others may number their next phases
+//! differently. Operations whose phases are all before that one are done as ever.
 //!
 //! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, checks the slots once more,
 //! and sleeps until it gets a notice. A process that has published a phase reads the bits before it waits itself, and sends a notice to each
@@ -39,12 +40,15 @@ const SLOT: usize = LINE + CAPACITY;
 pub(crate) const MOST_RANKS: u32 = 64;
 
 const SLEEPERS: usize = 0;
-/// Where a failure is described; behind it, whether a process describes one, which processes have left, and the first operation that all do by messages.
+/// Where a failure is described; behind it, whether a process describes one, which processes have left, the first operation that all do by messages, and the first phase that
+/// fails.
 const FAILURE: usize = LINE;
 const FAILURE_CLAIMED: usize = FAILURE + failure::WORDS * WORD;
 const LEFT: usize = FAILURE_CLAIMED + WORD;
 const FIRST_BY_MESSAGES: usize = LEFT + WORD;
-const _: () = assert!(FIRST_BY_MESSAGES + WORD <= FAILURE + LINE);
+/// The complement of that phase; 0 as long as nothing has failed, so that the greatest number is that of the first phase.
+const FAILED_FROM: usize = FIRST_BY_MESSAGES + WORD;
+const _: () = assert!(FAILED_FROM + WORD <= FAILURE + LINE);
 /// A bit of that operation's number: all processes have left, and it is final.
 const FINAL: u64 = 1 << 63;
 const WISHES: usize = 2 * LINE;
@@ -59,15 +63,25 @@ pub(crate) enum SlotsOf {
     All,
 }
 
+/// How the calls of others are, compared with a process's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compared {
+    /// All are the same.
+    Same,
+    /// One is not published yet.
+    Incomplete,
+    /// This rank's is another one.
+    Differs(u32),
+}
+
 /// See the module's page.
 #[derive(Debug)]
 pub(crate) struct Area {
     memory: Memory,
     pub(crate) rank: u32,
     pub(crate) ranks: u32,
-    /// The first phase that belongs to no operation yet, and the number of operations before it.
+    /// The first phase that belongs to no operation yet.
     next: AtomicU64,
-    operations: AtomicU64,
     /// This process does no operation here any more.
     has_left: AtomicBool,
     /// All processes have published the phases below this one.
@@ -94,7 +108,6 @@ impl Area {
             rank,
             ranks,
             next: AtomicU64::new(0),
-            operations: AtomicU64::new(0),
             has_left: false.into(),
             known: AtomicU64::new(0),
             is_told: true.into(),
@@ -114,20 +127,18 @@ impl Area {
         slots(self.ranks) + slot * SLOT
     }
 
-    /// Takes the numbers of so many phases for an operation. Returns the first, and the operation's number.
+    /// Takes the numbers of so many phases for an operation. Returns the first.
     #[inline]
-    pub(crate) fn take(&self, phases: u64) -> (u64, u64) {
+    pub(crate) fn take(&self, phases: u64) -> u64 {
         let first = self.next.load(Relaxed);
         self.next.store(first + phases, Relaxed);
-        (first, self.take_number())
+        first
     }
 
-    /// Takes the number of an operation that is not begun.
-    #[inline]
-    pub(crate) fn take_number(&self) -> u64 {
-        let number = self.operations.load(Relaxed);
-        self.operations.store(number + 1, Relaxed);
-        number
+    /// The first phase of this process's next operation.
+    #[cold]
+    pub(crate) fn next_phase(&self) -> u64 {
+        self.next.load(Relaxed)
     }
 
     /// Where in [`Area::memory`] the payload of a rank's slot lies, of so many bytes.
@@ -173,15 +184,47 @@ impl Area {
         (phase + 1).checked_sub(DEPTH)
     }
 
-    /// A rank among these, which have published a phase, whose call in it is another one.
+    /// Compares the calls of these ranks in a phase with this process's, which is published. Stops at the first rank that has not published its own, or calls another one.
     #[inline]
-    pub(crate) fn find_other_call(&self, of: SlotsOf, phase: u64, call: Call) -> Option<u32> {
-        let differs = |rank: u32| self.call(rank, phase) != call;
+    pub(crate) fn compare(&self, of: SlotsOf, phase: u64, call: Call) -> Compared {
+        let one = |rank: u32| {
+            if !self.has_published(rank, phase) {
+                Compared::Incomplete
+            } else if self.call(rank, phase) != call {
+                Compared::Differs(rank)
+            } else {
+                Compared::Same
+            }
+        };
         match of {
-            SlotsOf::None => None,
-            SlotsOf::Rank(rank) => Some(rank).filter(|rank| differs(*rank)),
-            SlotsOf::All => (0..self.ranks).find(|rank| differs(*rank)),
+            SlotsOf::None => Compared::Same,
+            SlotsOf::Rank(rank) => one(rank),
+            SlotsOf::All => {
+                for rank in (0..self.ranks).filter(|rank| *rank != self.rank) {
+                    match one(rank) {
+                        Compared::Same => {}
+                        found => return found,
+                    }
+                }
+                self.known.store(phase + 1, Relaxed);
+                Compared::Same
+            }
         }
+    }
+
+    /// The call of a rank in a phase, if that is the latest that it has published there.
+    #[cold]
+    pub(crate) fn published(&self, rank: u32, phase: u64) -> Option<Call> {
+        let is_there = self.word(self.slot(rank, phase)).load(SeqCst) == phase + 1;
+        is_there.then(|| self.call(rank, phase))
+    }
+
+    /// A rank that has published another call in a phase in which this process has published its own. Of two processes whose calls differ, at least one sees that of the other.
+    #[cold]
+    pub(crate) fn find_other_call(&self, phase: u64, call: Call) -> Option<u32> {
+        fence(SeqCst);
+        let differs = |rank: &u32| self.published(*rank, phase).is_some_and(|its| its != call);
+        (0..self.ranks).find(differs)
     }
 
     /// The call of a rank in a phase that it has published.
@@ -189,21 +232,6 @@ impl Area {
     pub(crate) fn call(&self, rank: u32, phase: u64) -> Call {
         let slot = self.slot(rank, phase);
         Call::of_word(self.word(slot + WORD).load(Relaxed))
-    }
-
-    /// The ranks that may be doing the operation of this number by messages: those that have published it last.
-    #[cold]
-    pub(crate) fn by_messages(&self, number: u64) -> u64 {
-        let latest = |rank: u32| {
-            let phases = (0..DEPTH).map(|slot| self.word(self.slot(rank, slot)).load(SeqCst));
-            phases.max().unwrap_or(0).checked_sub(1)
-        };
-        let is_it = |rank: &u32| {
-            let call = latest(*rank).map(|phase| self.call(*rank, phase));
-            call.is_some_and(|call| call.is_by_messages(number))
-        };
-        let others = (0..self.ranks).filter(|rank| *rank != self.rank);
-        others.filter(is_it).fold(0, |bits, rank| bits | 1 << rank)
     }
 
     /// Publishes this process's slot, and its call.
@@ -265,10 +293,10 @@ impl Area {
         sleepers::withdraw(self.word(SLEEPERS), self.rank);
     }
 
-    /// Reports why no operation in the area can go on, unless another process has. Returns the ranks that sleep.
+    /// Reports why operations fail from a phase on, unless another process has described a failure before.
     #[cold]
-    pub(crate) fn report(&self, failure: &Failure) -> u64 {
-        // All processes return the failure that was found first.
+    pub(crate) fn report(&self, failure: &Failure, from: u64) {
+        // The texts of all processes describe the failure that was found first.
         let claimed = self.word(FAILURE_CLAIMED);
         if claimed.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
             // A reader that sees the first word sees them all.
@@ -276,36 +304,42 @@ impl Area {
                 self.word(FAILURE + at * WORD).store(*word, SeqCst);
             }
         }
-        let sleepers = sleepers::take(self.word(SLEEPERS), u64::MAX) & !(1 << self.rank);
-        fence(SeqCst);
-        sleepers
+        // Also if the process that has claimed the description has not written it yet: this process begins nothing here any more.
+        let first = failure.phase().unwrap_or(0).min(from);
+        self.word(FAILED_FROM).fetch_max(!first, SeqCst);
     }
 
     /// Whether a process has reported a failure.
     #[inline]
     pub(crate) fn has_failed(&self) -> bool {
-        self.word(FAILURE).load(SeqCst) != 0
+        self.word(FAILED_FROM).load(SeqCst) != 0
     }
 
-    /// The same after this process has published a phase: if not, a process that reports a failure from here on sees that phase.
+    /// Whether a phase fails, as a process has reported a failure from this or an earlier phase on.
     #[cold]
-    pub(crate) fn has_failed_by_now(&self) -> bool {
-        fence(SeqCst);
-        self.has_failed()
+    pub(crate) fn fails(&self, phase: u64) -> bool {
+        let from = self.word(FAILED_FROM).load(SeqCst);
+        from != 0 && !from <= phase
     }
 
-    /// The failure that a process has reported, if one has.
+    /// The failure that a process has described, if one has.
     #[cold]
-    pub(crate) fn failure(&self) -> Option<Failure> {
+    pub(crate) fn described(&self) -> Option<Failure> {
         let word = |at: usize| self.word(FAILURE + at * WORD).load(SeqCst);
         Failure::decode(std::array::from_fn(word))
     }
 
+    /// The failure that a process has reported. One that is not described yet is not known any better.
+    #[cold]
+    pub(crate) fn failure(&self) -> Failure {
+        let phase = !self.word(FAILED_FROM).load(SeqCst);
+        self.described().unwrap_or(Failure::Undescribed { phase })
+    }
+
     /// Whether this process cannot do its next operation here, since the area has failed.
     #[cold]
-    pub(crate) fn is_too_late(&self, failure: &Failure) -> bool {
-        let next = self.next.load(Relaxed);
-        self.has_left.load(Relaxed) || failure.phase().is_none_or(|failed| failed <= next)
+    pub(crate) fn is_too_late(&self) -> bool {
+        self.has_left.load(Relaxed) || self.fails(self.next.load(Relaxed))
     }
 
     /// This process does nothing here from the operation of this number on, which has failed. Returns false if the operation has not failed: all processes have left
@@ -330,18 +364,6 @@ impl Area {
             first.fetch_or(FINAL, SeqCst);
         }
         true
-    }
-
-    /// The number of this process's present operation: the last one that it has begun.
-    #[cold]
-    pub(crate) fn present(&self) -> u64 {
-        self.operations.load(Relaxed).saturating_sub(1)
-    }
-
-    /// The number of this process's next operation.
-    #[cold]
-    pub(crate) fn next_number(&self) -> u64 {
-        self.operations.load(Relaxed)
     }
 }
 
@@ -417,45 +439,86 @@ mod tests {
     fn another_call_is_found() {
         let all = views(3);
         let other = Call::new(Function::Bcast, 8);
-        for area in &all {
-            area.publish(0, if area.rank == 1 { other } else { call() });
-        }
-        assert_eq!(all[0].find_other_call(SlotsOf::All, 0, call()), Some(1));
-        assert_eq!(all[1].find_other_call(SlotsOf::All, 0, other), Some(0));
-        assert_eq!(all[2].find_other_call(SlotsOf::Rank(0), 0, call()), None);
-        assert_eq!(all[2].find_other_call(SlotsOf::None, 0, other), None);
-        let continued = all[0].find_other_call(SlotsOf::Rank(0), 0, call().continued());
-        assert_eq!(continued, Some(0));
+        all[0].publish(0, call());
+        assert_eq!(all[0].find_other_call(0, call()), None);
+        assert_eq!(
+            all[0].compare(SlotsOf::All, 0, call()),
+            Compared::Incomplete
+        );
+        all[1].publish(0, other);
+        // The rank before is not there yet, but that one will not be right.
+        assert_eq!(all[2].find_other_call(0, other), Some(0));
+        all[2].publish(0, call());
+        let compare = |rank: usize, of, call| all[rank].compare(of, 0, call);
+        assert_eq!(compare(0, SlotsOf::All, call()), Compared::Differs(1));
+        assert_eq!(compare(1, SlotsOf::All, other), Compared::Differs(0));
+        assert_eq!(compare(2, SlotsOf::Rank(0), call()), Compared::Same);
+        assert_eq!(compare(2, SlotsOf::None, other), Compared::Same);
+        let continued = compare(0, SlotsOf::Rank(2), call().continued());
+        assert_eq!(continued, Compared::Differs(2));
+        // A slot that is used again shows nothing of the earlier phase.
+        all[1].publish(DEPTH, other);
+        assert_eq!(all[0].find_other_call(0, call()), None);
     }
 
     #[test]
-    fn the_first_failure_is_that_of_all_and_wakes_all() {
+    fn the_failure_that_was_found_first_is_that_of_all() {
         let all = views(3);
-        all[0].announce(SlotsOf::All, 0);
-        assert_eq!((all[1].has_failed(), all[1].failure()), (false, None));
-        assert_eq!(all[1].report(&Failure::Lost(2)), 1);
-        assert_eq!(all[0].failure(), Some(Failure::Lost(2)));
-        assert_eq!(all[0].report(&Failure::Lost(1)), 0);
-        assert_eq!(all[0].failure(), Some(Failure::Lost(2)));
-        assert!(all[2].has_failed());
+        assert_eq!((all[1].has_failed(), all[1].described()), (false, None));
+        all[1].report(&Failure::Lost(2), u64::MAX);
+        all[0].report(&Failure::Lost(1), u64::MAX);
+        for area in &all {
+            assert!(area.has_failed() && area.fails(0));
+            assert_eq!(area.failure(), Failure::Lost(2));
+        }
     }
+
+    fn differs(phase: u64) -> Failure {
+        let calls = [(0, call()), (1, call())];
+        Failure::Differs { calls, phase }
+    }
+
+    #[test]
+    fn phases_before_a_failure_do_not_fail() {
+        let all = views(3);
+        all[0].report(&differs(11), 20);
+        assert_eq!(
+            [10, 11, 12].map(|phase| all[2].fails(phase)),
+            [false, true, true]
+        );
+        // The text stays, and earlier phases fail, too.
+        all[1].report(&differs(10), 9);
+        assert_eq!(
+            [8, 9, 11].map(|phase| all[2].fails(phase)),
+            [false, true, true]
+        );
+        assert_eq!(all[2].failure(), differs(11));
+    }
+
+    #[test]
+    fn a_process_that_has_reported_begins_nothing_while_another_one_writes_its_description() {
+        let all = views(2);
+        // Rank 0 has claimed the description, and has no processor.
+        all[0].word(FAILURE_CLAIMED).store(1, SeqCst);
+        (0..5).for_each(|phase| assert_eq!(all[1].take(1), phase));
+        all[1].report(&differs(4), 4);
+        assert!(all[1].has_failed() && all[1].is_too_late());
+        assert_eq!(all[1].failure(), Failure::Undescribed { phase: 4 });
+        assert!(!all[0].fails(3) && all[0].fails(4));
+    }
+
     #[test]
     fn all_leave_before_any_does_an_operation_by_messages() {
         let all = views(3);
-        let failed = Failure::Differs {
-            calls: [(0, call()), (1, call())],
-            phase: 4,
-        };
-        all[0].report(&failed);
+        all[0].report(&differs(4), 4);
         // Ranks have begun 3, 5 and 9 operations of one phase each.
         for (area, begun) in all.iter().zip([3, 5, 9]) {
-            (0..begun).for_each(|number| assert_eq!(area.take(1), (number, number)));
+            (0..begun).for_each(|phase| assert_eq!(area.take(1), phase));
         }
-        let late = Vec::from_iter(all.iter().map(|area| area.is_too_late(&failed)));
+        let late = Vec::from_iter(all.iter().map(Area::is_too_late));
         assert_eq!(late, [false, true, true]);
-        assert!(all[0].leave(2) && all[0].is_too_late(&failed));
+        assert!(all[0].leave(2) && all[0].is_too_late());
         assert!(all[0].leave(3) && all[1].leave(4) && all[0].leave(4));
-        assert_eq!((all[2].present(), all[2].next_number()), (8, 9));
         assert!(all[2].leave(8));
         // The first operation that none has begun is that of number 9.
         assert!(all[0].leave(5) && all[1].leave(8) && !all[0].leave(9));

@@ -31,8 +31,8 @@ const FUNCTIONS: [(Function, &str); 7] = [
 /// A call in one word, which is the same for calls that belong together, and for no others of which data would be read:
 ///
 /// ```text
-/// bits 0 to 35: bytes, of a block where there are several | 36 to 39: the operation's number | 40 to 45: the root | 46 to 49: the function
-/// 50: the data go by messages | 51: this is not the operation's first phase | both: the process has not begun it, and the bytes are the class of its error | 52 to 63: a number made of the elements and the parts
+/// bits 0 to 35: bytes, of a block where there are several | 36 to 39: the low bits of the operation's number | 40 to 45: the root | 46 to 49: the function
+/// 50: the data go by messages | 51: this is not the operation's first phase | 52 to 63: a number made of the elements and the parts
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Call(u64);
@@ -43,7 +43,6 @@ const ROOT: u32 = 40;
 const FUNCTION: u32 = 46;
 const BY_MESSAGES: u64 = 1 << 50;
 const CONTINUED: u64 = 1 << 51;
-const REFUSED: u64 = BY_MESSAGES | CONTINUED;
 const ELEMENTS: u32 = 52;
 
 impl Call {
@@ -51,11 +50,16 @@ impl Call {
         Self(bytes.min(BYTES) | (function as u64) << FUNCTION)
     }
 
+    /// No call.
+    pub(crate) fn none() -> Self {
+        Self(0)
+    }
+
     /// A call of the function of this name, of which nothing else is known.
     pub(crate) fn named(name: &str) -> Self {
         let called = |(_, one): &&(Function, &str)| name.starts_with(one);
         let found = FUNCTIONS.iter().rev().find(called);
-        found.map_or(Self(0), |(function, _)| Self::new(*function, 0))
+        found.map_or(Self::none(), |(function, _)| Self::new(*function, 0))
     }
 
     /// The same with a root, which is below 64.
@@ -63,13 +67,14 @@ impl Call {
         Self(self.0 | u64::from(root & 63) << ROOT)
     }
 
-    /// The same of the operation of this number: no process is eight operations ahead of another one.
+    /// The same of the operation of this number among all of the communicator's. Processes that are in the same phase have begun as many operations before,
+    /// also by messages, unless their calls do not belong together.
     #[inline]
     pub(crate) fn numbered(self, number: u64) -> Self {
         Self(self.0 | (number & 15) << NUMBER)
     }
 
-    /// The same of a reduction by this operation, if it is one of the standard's, of elements of so many bytes, in parts of so many.
+    /// The same of a reduction by this operation, if it is one of the standard's, of elements of so many bytes, in parts of so many bytes.
     pub(crate) fn with_elements(
         self,
         operation: Option<usize>,
@@ -85,24 +90,17 @@ impl Call {
         Self(self.0 & !(u64::MAX << ELEMENTS) | mixed >> ELEMENTS << ELEMENTS)
     }
 
-    /// The same if the process has not begun it, because of an error of this class.
-    pub(crate) fn refused(self, class: i32) -> Self {
-        Self(self.0 & !BYTES | u64::from(class.unsigned_abs()) | REFUSED)
-    }
-
-    /// The class of the error because of which the process has not begun it, if it has not.
-    pub(crate) fn refusal(self) -> Option<i32> {
-        (self.0 & REFUSED == REFUSED).then_some((self.0 & BYTES) as i32)
-    }
-
     /// The same if only the beginning is in the area.
     pub(crate) fn by_messages(self) -> Self {
         Self(self.0 | BY_MESSAGES)
     }
 
-    /// Whether it is one by messages, of the operation of this number.
-    pub(crate) fn is_by_messages(self, number: u64) -> bool {
-        self.0 & REFUSED == BY_MESSAGES && self.0 >> NUMBER & 15 == number & 15
+    /// Whether a process that has tried this call, and failed because of its arguments, now finds `theirs` where it calls `own`: the others have begun what it has not.
+    #[cold]
+    pub(crate) fn was_meant(self, theirs: Self, own: Self) -> bool {
+        const KIND: u64 = BYTES | 63 << ROOT | 15 << FUNCTION | u64::MAX << ELEMENTS;
+        let is_function = |call: Self| self.function() == call.function();
+        is_function(theirs) && (theirs.0 ^ own.0) & KIND != 0
     }
 
     /// The same in later phases.
@@ -137,7 +135,6 @@ impl Call {
     /// Whose slots a process reads.
     pub(crate) fn sources(self, rank: u32) -> SlotsOf {
         match self.function() {
-            _ if self.refusal().is_some() => SlotsOf::None,
             Some((Bcast, _)) if self.root() == rank => SlotsOf::None,
             Some((Bcast, _)) => SlotsOf::Rank(self.root()),
             Some((Reduce, _)) if self.root() != rank => SlotsOf::None,
@@ -227,11 +224,10 @@ mod tests {
         let later = of(16).numbered(17);
         assert_eq!(of(16).class(later), abi::ERR_NOT_SAME);
         assert!(of(16).difference(later).contains("later"));
-        let refused = bcast(2).refused(abi::ERR_COUNT);
-        assert_eq!(refused.refusal(), Some(abi::ERR_COUNT));
-        assert_eq!(refused.sources(0), SlotsOf::None);
-        assert!(bcast(2).by_messages().is_by_messages(0) && !refused.is_by_messages(0));
-        assert_eq!(bcast(2).continued().refusal(), None);
+        let tried = Call::named("MPI_Bcast");
+        assert!(tried.was_meant(bcast(2).by_messages().numbered(3), of(16)));
+        assert!(tried.was_meant(bcast(2), bcast(1)) && !tried.was_meant(of(24), of(16)));
+        assert!(!tried.was_meant(bcast(2).by_messages().numbered(3), bcast(2)));
         let names = [
             "MPI_Reduce",
             "MPI_Reduce_scatter_block",

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use causeway_wire::contact::CALLS_IN_AREAS;
 
 use super::area::{self, Area, MOST_RANKS};
-use super::state::Node;
+use super::state::{Node, Ready};
 use crate::caller::Caller;
 use crate::error::Result;
 use crate::process::{Active, Process};
@@ -19,8 +19,8 @@ const MOST_AREAS: usize = 32;
 
 /// State of a communicator's area.
 pub(crate) enum Found {
-    /// An area, and the tag of the operation, which is taken.
-    Area(Arc<Area>, u32),
+    /// An area, and the number of the operation, which is taken.
+    Area(Arc<Area>, u64),
     /// It is to be made now.
     Make,
     None,
@@ -33,9 +33,9 @@ impl Process {
         let checks = self.checks;
         let communicator = self.communicator_mut(communicator)?;
         match &mut communicator.node {
-            Node::Ready(area) => {
-                let area = Arc::clone(area);
-                return Ok(Found::Area(area, communicator.take_tag()));
+            Node::Ready(ready) => {
+                let area = Arc::clone(&ready.area);
+                return Ok(Found::Area(area, communicator.take_number()));
             }
             Node::Never => {}
             Node::Used(uses) => {
@@ -56,11 +56,7 @@ impl Process {
     fn begin_area(&mut self, communicator: usize) -> Result<Sharing> {
         self.areas.retain(|area| area.strong_count() > 0);
         let group = self.communicator(communicator)?.group();
-        let knows = |member: &u32| {
-            let formats = self.process_table.formats(*member);
-            formats.is_some_and(|formats| formats.highest >= CALLS_IN_AREAS)
-        };
-        let all_know = group.members().iter().all(knows);
+        let all_know = self.process_table.all_speak(group, CALLS_IN_AREAS);
         let is_wanted = all_know && self.areas.len() < MOST_AREAS;
         let size = group.size();
         Ok(Sharing::new(communicator, area::len(size), is_wanted))
@@ -79,7 +75,7 @@ impl Process {
         if let Some(memory) = sharing.into_memory() {
             let area = Area::new(memory, communicator.rank, communicator.size());
             let area = Arc::new(area);
-            communicator.node = Node::Ready(Arc::clone(&area));
+            communicator.node = Node::Ready(Ready::new(Arc::clone(&area)));
             self.areas.push(Arc::downgrade(&area));
         }
         Ok(())

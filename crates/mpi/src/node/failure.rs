@@ -18,6 +18,8 @@ pub(crate) enum Failure {
         class: i32,
         phase: u64,
     },
+    /// Operations fail from this phase on; the process that has found it describes it a little later.
+    Undescribed { phase: u64 },
 }
 
 /// Words of a failure in memory.
@@ -39,6 +41,7 @@ impl Failure {
                 class,
                 phase,
             } => [3 | ranks(*rank, 0), call.word(), *class as u64, *phase],
+            Self::Undescribed { phase } => [4, 0, 0, *phase],
         }
     }
 
@@ -60,6 +63,7 @@ impl Failure {
                 class: words[2] as i32,
                 phase: words[3],
             }),
+            4 => Some(Self::Undescribed { phase: words[3] }),
             _ => Some(Self::Lost(rank(8))),
         }
     }
@@ -68,7 +72,9 @@ impl Failure {
     pub(crate) fn phase(&self) -> Option<u64> {
         match self {
             Self::Lost(_) => None,
-            Self::Differs { phase, .. } | Self::Refused { phase, .. } => Some(*phase),
+            Self::Differs { phase, .. }
+            | Self::Refused { phase, .. }
+            | Self::Undescribed { phase } => Some(*phase),
         }
     }
 
@@ -104,6 +110,10 @@ impl Failure {
                     format!("{earlier}rank {rank} has not begun {call}, because of its arguments");
                 (*class, text)
             }
+            Self::Undescribed { .. } => {
+                let text = format!("{earlier}another rank's call does not belong to this one");
+                (abi::ERR_NOT_SAME, text)
+            }
         };
         Error::new(class, text)
     }
@@ -129,6 +139,7 @@ mod tests {
                 class: abi::ERR_TRUNCATE,
                 phase: 7,
             },
+            Failure::Undescribed { phase: 9 },
         ];
         for failure in all {
             assert_eq!(Failure::decode(failure.encode()), Some(failure));

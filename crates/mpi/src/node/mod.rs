@@ -9,9 +9,12 @@
 //! gets a notice (`waiting`).
 //!
 //! Each process publishes what it calls, with how many bytes, at the beginning of these operations, also of those that are done by messages then (`call`). Where
-//! two calls do not belong together, or a process cannot begin its call, it reports that in the area (`failure`), and all processes return an error that names the calls. As some may be
-//! operations ahead of others, all fail until each process has noticed; operations that none has begun by then are done by messages. So that messages of one operation are not taken for those
-//! of another, operations in areas take tags as well.
+//! two calls do not belong together, a process that finds it reports that in the area (`failure`), with the phase from which on operations fail, and all processes return an error that names the calls.
+//! As some may be operations ahead of others, all fail until each process has noticed; operations that none has begun by then are done by messages. So that messages of one operation are not
+//! taken for those of another, operations in areas take numbers as well.
+//!
+//! A call that a process does not begin because of its arguments leaves no trace there: the others may not have called. If they have, the process finds that when its next call is compared, and
+//! counts the refused one as an operation (`state`).
 
 pub(crate) mod area;
 mod call;

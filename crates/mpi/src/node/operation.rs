@@ -6,7 +6,7 @@ use std::sync::Arc;
 use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 
-use super::area::{Area, CAPACITY, SlotsOf};
+use super::area::{Area, CAPACITY, Compared, SlotsOf};
 use super::call::Call;
 use super::failure::Failure;
 use crate::buffer::OwnedBuffer;
@@ -53,8 +53,6 @@ pub(crate) enum What {
     },
     /// Nothing is moved, as that is done by messages then: calls are compared with those of the processes whose data are awaited.
     Agreement,
-    /// The same for a process that does not begin it.
-    Refusal,
 }
 
 /// How far an operation has got.
@@ -110,12 +108,10 @@ impl Parts {
 pub(crate) struct Operation {
     pub(crate) area: Arc<Area>,
     pub(crate) call: Call,
-    /// The operation's tag, by which processes give it up. An agreement leaves the tag to the messages.
-    pub(crate) tag: Option<u32>,
     what: What,
     /// Whose slots this process reads.
     sources: SlotsOf,
-    /// Its number among the operations in the area.
+    /// Its number among the communicator's operations.
     pub(crate) number: u64,
     /// Its phases, and how many of them are over.
     pub(crate) first: u64,
@@ -130,6 +126,34 @@ pub(crate) struct Operation {
     deliver: Option<(Memory, OwnedBuffer)>,
 }
 
+/// An operation whose calls were compared in the area, and which is done by messages then.
+#[derive(Debug, Clone)]
+pub(crate) struct Agreed {
+    pub(crate) area: Arc<Area>,
+    pub(crate) call: Call,
+    /// The number and the phase of the operation.
+    pub(crate) number: u64,
+    pub(crate) first: u64,
+}
+
+impl Agreed {
+    /// Why it fails, if it does: another rank's call is another one, or a process has reported a failure.
+    #[cold]
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        match self.area.find_other_call(self.first, self.call) {
+            Some(other) => Some(differs(&self.area, self.first, other)),
+            None => (self.area.fails(self.first)).then(|| self.area.failure()),
+        }
+    }
+}
+
+/// The failure that this and another rank's calls in a phase, which both have published, differ.
+fn differs(area: &Area, phase: u64, other: u32) -> Failure {
+    let mut calls = [area.rank, other].map(|rank| (rank, area.call(rank, phase)));
+    calls.sort_by_key(|(rank, _)| *rank);
+    Failure::Differs { calls, phase }
+}
+
 /// Bytes of pieces of parts without elements: whole lines.
 const LINE: usize = 64;
 
@@ -138,7 +162,7 @@ impl Operation {
     #[inline]
     pub(crate) fn new(
         area: Arc<Area>,
-        call: Call,
+        (number, call): (u64, Call),
         (what, deliver): (What, Option<(Memory, OwnedBuffer)>),
     ) -> Self {
         let ranks = area.ranks as usize;
@@ -153,7 +177,7 @@ impl Operation {
             (len, step, step * ranks)
         };
         let (len, step, width) = match &what {
-            What::Barrier | What::Agreement | What::Refusal => (1, 1, 0),
+            What::Barrier | What::Agreement => (1, 1, 0),
             What::Broadcast { memory, .. } => whole(memory.len(), 1),
             What::Reduce { from, kernel, .. } | What::ReduceByShares { from, kernel, .. } => {
                 whole(from.len(), kernel.unit())
@@ -167,14 +191,13 @@ impl Operation {
         if let What::ReduceByShares { .. } = what {
             phases *= 2;
         }
-        let (first, number) = area.take(phases);
+        let first = area.take(phases);
         Self {
             number,
             first,
             sources: call.sources(area.rank),
             area,
             call: call.numbered(number),
-            tag: None,
             what,
             phases,
             at: 0,
@@ -190,10 +213,7 @@ impl Operation {
     pub(crate) fn run(&mut self) -> Progress {
         while self.at < self.phases {
             let phase = self.first + self.at;
-            let call = match self.at {
-                0 => self.call,
-                _ => self.call.continued(),
-            };
+            let call = self.call_now();
             if !self.is_published {
                 if let Some(before) = Area::before_filling(phase)
                     && !self.area.is_published(SlotsOf::All, before)
@@ -204,11 +224,10 @@ impl Operation {
                 self.area.publish(phase, call);
                 self.is_published = true;
             }
-            if !self.area.is_published(self.sources, phase) {
-                return Progress::Waits;
-            }
-            if let Some(rank) = self.area.find_other_call(self.sources, phase, call) {
-                return Progress::Differs(rank);
+            match self.area.compare(self.sources, phase, call) {
+                Compared::Same => {}
+                Compared::Incomplete => return Progress::Waits,
+                Compared::Differs(rank) => return Progress::Differs(rank),
             }
             self.take(phase);
             self.is_published = false;
@@ -217,29 +236,49 @@ impl Operation {
         Progress::Over
     }
 
-    /// Whether it is only the beginning of one by messages, and another process has reported a failure: that one would not know that this one waits for its messages.
+    /// The call in its present phase.
+    #[inline]
+    fn call_now(&self) -> Call {
+        match self.at {
+            0 => self.call,
+            _ => self.call.continued(),
+        }
+    }
+
+    /// Whether it is only the beginning of one by messages, and a process has reported that this one fails.
     #[inline]
     pub(crate) fn comes_too_late(&self) -> bool {
-        matches!(self.what, What::Agreement) && self.area.has_failed_by_now()
+        matches!(self.what, What::Agreement) && self.area.fails(self.first)
+    }
+
+    /// Whether one of its phases fails, as a process has reported.
+    #[cold]
+    pub(crate) fn fails(&self) -> bool {
+        self.area.fails(self.first + self.phases - 1)
+    }
+
+    /// A rank that has published another call in its present phase, also one whose data this process does not need.
+    #[cold]
+    pub(crate) fn find_other_call(&self) -> Option<u32> {
+        let phase = self.first + self.at;
+        let is_published = self.is_published;
+        is_published.then(|| self.area.find_other_call(phase, self.call_now()))?
     }
 
     /// The failure that another rank's call is another one.
     #[cold]
     pub(crate) fn failure(&self, other: u32) -> Failure {
-        let phase = self.first + self.at;
-        let theirs = self.area.call(other, phase);
-        if let Some(class) = theirs.refusal() {
-            return Failure::Refused {
-                rank: other,
-                call: theirs,
-                class,
-                phase,
-            };
+        differs(&self.area, self.first + self.at, other)
+    }
+
+    /// What is to be kept of it while it is done by messages.
+    pub(crate) fn agreed(&self) -> Agreed {
+        Agreed {
+            area: Arc::clone(&self.area),
+            call: self.call,
+            number: self.number,
+            first: self.first,
         }
-        let own = (self.area.rank, self.area.call(self.area.rank, phase));
-        let mut calls = [own, (other, theirs)];
-        calls.sort_by_key(|(rank, _)| *rank);
-        Failure::Differs { calls, phase }
     }
 
     /// The condition that it waits for.
@@ -324,7 +363,7 @@ impl Operation {
     fn fill(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier | What::Agreement | What::Refusal => {}
+            What::Barrier | What::Agreement => {}
             What::Broadcast { root, memory } => {
                 if *root == own {
                     self.put(phase, 0, memory, self.piece(memory.len()));
@@ -374,7 +413,7 @@ impl Operation {
     fn take(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier | What::Agreement | What::Refusal => {}
+            What::Barrier | What::Agreement => {}
             What::Broadcast { root, memory } => {
                 if *root != own {
                     self.get((*root, phase, 0), memory, self.piece(memory.len()));

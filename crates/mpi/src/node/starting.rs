@@ -8,8 +8,8 @@ use super::area::Area;
 use super::call::{Call, Function};
 use super::creation::Found;
 use super::failure::Failure;
-use super::operation::{Operation, Parts, Progress, What};
-use super::state::Node;
+use super::operation::{Operation, Parts, What};
+use super::state::{Node, Refusal};
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
 use crate::collective::moving::{check_equal, check_root};
@@ -128,35 +128,44 @@ impl Process {
         call: Call,
         what: impl FnOnce(&Area) -> Result<Option<(What, Option<(Memory, OwnedBuffer)>)>>,
     ) -> Result<Started> {
-        let (area, tag) = match self.find_area(communicator)? {
-            Found::Area(area, tag) => (area, tag),
+        let (area, number) = match self.find_area(communicator)? {
+            Found::Area(area, number) => (area, number),
             Found::Make => return Ok(Started::Make),
             Found::None => return Ok(Started::ByMessages),
         };
-        if area.has_failed()
-            && let Some(failure) = area.failure().filter(|failure| area.is_too_late(failure))
-        {
-            return self.begin_too_late(communicator, &area, &failure, tag);
+        if area.has_failed() && area.is_too_late() {
+            return self.begin_too_late(communicator, &area, number, call);
         }
         let what = match what(&area) {
             Ok(Some(what)) => what,
-            Ok(None) => {
-                // The messages take the tag.
-                self.communicator_mut(communicator)?.collectives = tag;
-                let call = call.by_messages();
-                let operation = Operation::new(area, call, (What::Agreement, None));
-                let active = self.begin_operation(communicator, operation)?;
-                return Ok(active.map_or(Started::ByMessages, Started::Agreeing));
-            }
+            Ok(None) => return self.begin_agreement(communicator, area, (number, call)),
             Err(error) => {
-                self.communicator_mut(communicator)?.collectives = tag;
+                self.communicator_mut(communicator)?.collectives = number;
                 return Err(error);
             }
         };
-        let mut operation = Operation::new(area, call, what);
-        operation.tag = Some(tag);
+        let operation = Operation::new(area, (number, call), what);
         let active = self.begin_operation(communicator, operation)?;
         Ok(active.map_or(Started::Done, Started::Active))
+    }
+
+    /// Begins to compare the calls of an operation that is done by messages then.
+    fn begin_agreement(
+        &mut self,
+        communicator: usize,
+        area: Arc<Area>,
+        (number, call): (u64, Call),
+    ) -> Result<Started> {
+        let of = (number, call.by_messages());
+        let operation = Operation::new(area, of, (What::Agreement, None));
+        let found = self.communicator_mut(communicator)?;
+        // The messages take the number.
+        found.collectives = number;
+        if let Node::Ready(ready) = &mut found.node {
+            ready.agreed = Some(operation.agreed());
+        }
+        let active = self.begin_operation(communicator, operation)?;
+        Ok(active.map_or(Started::ByMessages, Started::Agreeing))
     }
 
     /// Begins an operation that cannot be done in its area, which has failed.
@@ -165,22 +174,24 @@ impl Process {
         &mut self,
         communicator: usize,
         area: &Area,
-        failure: &Failure,
-        tag: u32,
+        number: u64,
+        call: Call,
     ) -> Result<Started> {
-        let is_given_up = failure.phase().is_none() || area.leave(area.next_number());
-        if !is_given_up {
+        let failure = area.failure();
+        let refused = self.count_refused(communicator, area, call);
+        let number = number + u64::from(refused.is_some());
+        if failure.phase().is_some() && !area.leave(number) {
             let communicator = self.communicator_mut(communicator)?;
-            communicator.collectives = tag;
+            communicator.collectives = number;
             communicator.node = Node::Never;
             return Ok(Started::ByMessages);
         }
-        let number = area.take_number();
-        Err(self.give_up_area(communicator, area, failure, (number, u64::MAX), Some(tag)))
+        Err(self.give_up_area(communicator, area, &failure, (number, u64::MAX), call))
     }
 
-    /// Notifies the other processes that this one does not begin an operation that may be done in the communicator's area, because of this error, unless it is the error of
-    /// an operation that was begun. Returns the error, or that the area is to be made first, in which this process takes part all the same.
+    /// Does what is to be done if this process does not begin an operation that may be done in the communicator's area, because of this error. An error of arguments leaves no
+    /// trace for the others: it may be that only this process has called. Otherwise they return an error of the same class. Returns the error, or that the area is to be made
+    /// first, in which this process takes part all the same.
     #[cold]
     pub fn refuse_in_area(
         &mut self,
@@ -191,46 +202,42 @@ impl Process {
         if error.communicator().is_some() {
             return Err(error);
         }
+        let call = Call::named(name);
+        if error.is_of_arguments() {
+            if let Ok(found) = self.communicator_mut(communicator)
+                && let Node::Ready(ready) = &mut found.node
+            {
+                ready.refusal = Some(Refusal {
+                    call,
+                    class: error.code(),
+                    phase: ready.area.next_phase(),
+                    is_counted: false,
+                });
+            }
+            return Err(error.on(communicator));
+        }
         match self.find_area(communicator) {
-            Ok(Found::Area(area, tag)) => self.refuse_there(communicator, (area, tag), name, error),
-            Ok(Found::Make) => Ok(Started::Make),
-            Ok(Found::None) | Err(_) => Err(self.refuse_collective(communicator, error)),
-        }
-    }
-
-    /// The same in an area. If all processes refuse an operation, those behind it are done there as before.
-    #[cold]
-    fn refuse_there(
-        &mut self,
-        communicator: usize,
-        (area, tag): (Arc<Area>, u32),
-        name: &'static str,
-        error: Error,
-    ) -> Result<Started> {
-        if let Some(failure) = area.failure().filter(|failure| area.is_too_late(failure)) {
-            let failed = self.begin_too_late(communicator, &area, &failure, tag);
-            return Err(match failed {
-                Ok(_) => self.refuse_collective(communicator, error),
-                Err(_) => error.on(communicator),
-            });
-        }
-        let call = Call::named(name).refused(error.code());
-        let mut operation = Operation::new(Arc::clone(&area), call, (What::Refusal, None));
-        operation.tag = Some(tag);
-        match operation.run() {
-            Progress::Over => self.wake_sleepers(communicator, &operation),
-            // The others are so far behind that there is no room to tell them.
-            Progress::Waits | Progress::Differs(_) => {
+            Ok(Found::Area(area, number)) if area.is_too_late() => {
+                let failed = self.begin_too_late(communicator, &area, number, call);
+                Err(match failed {
+                    Ok(_) => self.refuse_collective(communicator, error),
+                    Err(_) => error.on(communicator),
+                })
+            }
+            Ok(Found::Area(area, number)) => {
                 let failure = Failure::Refused {
                     rank: area.rank,
                     call,
                     class: error.code(),
-                    phase: operation.first,
+                    phase: area.take(1),
                 };
-                self.give_up_operation(communicator, &operation, &failure);
+                let first = failure.phase().unwrap_or(0);
+                self.give_up_area(communicator, &area, &failure, (number, first), call);
+                Err(error.on(communicator))
             }
+            Ok(Found::Make) => Ok(Started::Make),
+            Ok(Found::None) | Err(_) => Err(self.refuse_collective(communicator, error)),
         }
-        Err(error.on(communicator))
     }
 
     /// A barrier.
@@ -286,14 +293,16 @@ impl Process {
         };
         let unit = kernel.as_ref().map_or(0, Kernel::unit);
         let call = call.with_elements(of.operation, unit, &[]);
+        let from = of.any()?.memory.clone();
+        // Where there is no result, nothing is written.
+        let into = of.into.as_ref().map_or(&from, |into| into.memory).clone();
+        if kernel.is_some() {
+            check_equal(from.len(), into.len())?;
+        }
         self.begin_in_area(communicator, call, |area| {
             let Some(kernel) = kernel.filter(|_| REDUCTION.allows(bytes, area)) else {
                 return Ok(None);
             };
-            let from = of.any()?.memory.clone();
-            // Where there is no result, nothing is written.
-            let into = of.into.as_ref().map_or(&from, |into| into.memory).clone();
-            check_equal(from.len(), into.len())?;
             let is_long = bytes * u64::from(area.ranks) >= LONG_FOR_ONE && area.ranks > 2;
             let what = match root {
                 None if is_long => What::ReduceByShares { from, into, kernel },
@@ -316,34 +325,39 @@ impl Process {
         communicator: usize,
     ) -> Result<Started> {
         let kernel = of.kernel()?;
-        let bytes = of.any()?.bytes()?;
+        let from = of.any()?;
+        let bytes = from.bytes()?;
         let unit = kernel.as_ref().map_or(0, Kernel::unit);
-        let call =
-            Call::new(Function::ReduceScatter, bytes).with_elements(of.operation, unit, parts);
+        let element = bytes / from.count.max(1);
+        let part_bytes = Vec::from_iter(parts.iter().map(|part| part * element));
+        let call = Call::new(Function::ReduceScatter, bytes);
+        let call = call.with_elements(of.operation, unit, &part_bytes);
+        let found = self.communicator(communicator)?;
+        let (rank, ranks) = (found.rank(), found.size());
+        let into = of.into.as_ref().map_or(from.memory, |into| into.memory);
+        let extent = from.memory.len() / (from.count.max(1) as usize);
+        let parts = match parts {
+            [first, rest @ ..] if rest.iter().all(|part| part == first) => {
+                Parts::Even(*first as usize * extent)
+            }
+            _ => {
+                let mut end = 0;
+                let bounds = parts.iter().map(|part| {
+                    end += *part as usize * extent;
+                    end
+                });
+                Parts::Bounds(bounds.collect())
+            }
+        };
+        if kernel.is_some() {
+            let (own, end) = (parts.range(rank).len(), parts.range(ranks - 1).end);
+            check_equal(from.memory.len(), end)?;
+            check_equal(into.len().min(own), own)?;
+        }
         self.begin_in_area(communicator, call, |area| {
             let Some(kernel) = kernel.filter(|_| REDUCE_SCATTER.allows(bytes, area)) else {
                 return Ok(None);
             };
-            let from = of.any()?;
-            let unit = from.memory.len() / (from.count.max(1) as usize);
-            let into = of.into.as_ref().map_or(from.memory, |into| into.memory);
-            let parts = match parts {
-                [first, rest @ ..] if rest.iter().all(|part| part == first) => {
-                    Parts::Even(*first as usize * unit)
-                }
-                _ => {
-                    let mut end = 0;
-                    let bounds = parts.iter().map(|part| {
-                        end += *part as usize * unit;
-                        end
-                    });
-                    Parts::Bounds(bounds.collect())
-                }
-            };
-            check_equal(from.memory.len(), parts.range(area.ranks - 1).end)?;
-            if into.len() < parts.range(area.rank).len() {
-                check_equal(into.len(), parts.range(area.rank).len())?;
-            }
             let (from, into) = (from.memory.clone(), into.clone());
             let what = What::ReduceScatter {
                 from,
@@ -366,15 +380,15 @@ impl Process {
         let bytes = into.bytes()?;
         let ranks = self.communicator(communicator)?.size();
         let block = bytes / u64::from(ranks);
+        if let Some(from) = from {
+            check_equal(from.bytes()? as usize, block as usize)?;
+        }
         let call = Call::new(Function::Allgather, block);
         self.begin_in_area(communicator, call, |area| {
             if !BLOCK.allows(block, area) {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
-            if let Some(from) = &from {
-                check_equal(from.len(), block as usize)?;
-            }
             let (into, deliver) = staging(into, from.is_none())?;
             Ok(Some((What::Gather { from, into }, deliver)))
         })
@@ -389,15 +403,15 @@ impl Process {
     ) -> Result<Started> {
         let bytes = into.bytes()?;
         let ranks = self.communicator(communicator)?.size();
+        if let Some(from) = from {
+            check_equal(from.bytes()? as usize, bytes as usize)?;
+        }
         let call = Call::new(Function::Alltoall, bytes / u64::from(ranks));
         self.begin_in_area(communicator, call, |area| {
             if !EXCHANGE.allows(bytes, area) {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
-            if let Some(from) = &from {
-                check_equal(from.len(), bytes as usize)?;
-            }
             let parts = Parts::Even(bytes as usize / area.ranks as usize);
             let (into, deliver) = staging(into, from.is_none())?;
             Ok(Some((What::Exchange { from, into, parts }, deliver)))

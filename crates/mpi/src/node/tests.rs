@@ -212,7 +212,7 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64
         Kind::Exchange => Function::Alltoall,
     };
     let called = call::Call::new(function, count as u64).with_root(root);
-    let operation = Operation::new(Arc::clone(area), called, (what, None));
+    let operation = Operation::new(Arc::clone(area), (at as u64, called), (what, None));
     (operation, into, expected)
 }
 
@@ -290,7 +290,7 @@ fn a_root_is_ahead_of_others_by_its_slots_at_most() {
             memory: memory.clone(),
         };
         let call = call::Call::new(Function::Bcast, memory.len() as u64);
-        Operation::new(Arc::clone(area), call, (what, None))
+        Operation::new(Arc::clone(area), (0, call), (what, None))
     };
     let mut sending = broadcast(&root, &sent);
     let mut receiving = broadcast(&other, &received);
@@ -318,7 +318,7 @@ fn nothing_is_read_of_a_rank_that_calls_with_another_length() {
             memory: memory.clone(),
         };
         let call = call::Call::new(Function::Bcast, memory.len() as u64);
-        Operation::new(Arc::clone(area), call, (what, None))
+        Operation::new(Arc::clone(area), (0, call), (what, None))
     };
     let (root, other) = (area(0), area(1));
     assert_eq!(broadcast(&root, &memory_of(100)).run(), Progress::Over);
@@ -330,4 +330,44 @@ fn nothing_is_read_of_a_rank_that_calls_with_another_length() {
         panic!("{:?}", receiving.failure(0));
     };
     assert_eq!(calls.map(|(rank, _)| rank), [0, 1]);
+}
+
+#[test]
+fn operations_before_a_failure_are_done() {
+    let memory = Memory::zeroed(len(3));
+    let area = |rank| Arc::new(Area::new(memory.clone(), rank, 3));
+    let all = Vec::from_iter((0..3).map(area));
+    let begin = |rank: usize, number: u64, what: What| {
+        let call = call::Call::new(Function::Barrier, 0);
+        Operation::new(Arc::clone(&all[rank]), (number, call), (what, None))
+    };
+    let agreement = begin(0, 0, What::Agreement);
+    let mut barrier = begin(0, 1, What::Barrier);
+    assert_eq!(barrier.run(), Progress::Waits);
+    let calls = [1, 2].map(|rank| (rank, call::Call::new(Function::Bcast, 8)));
+    all[2].report(&Failure::Differs { calls, phase: 2 }, 2);
+    assert!(!agreement.comes_too_late() && !barrier.fails());
+    assert!(all[0].is_too_late());
+    for rank in [1, 2] {
+        begin(rank, 0, What::Agreement).run();
+        begin(rank, 1, What::Barrier).run();
+    }
+    assert_eq!(barrier.run(), Progress::Over);
+    assert!(begin(0, 2, What::Agreement).comes_too_late());
+}
+
+#[test]
+fn calls_that_are_earlier_or_later_in_the_order_of_all_operations_are_others() {
+    let memory = Memory::zeroed(len(2));
+    let area = |rank| Arc::new(Area::new(memory.clone(), rank, 2));
+    let begin = |area: Arc<Area>, number| {
+        let call = call::Call::new(Function::Barrier, 0);
+        Operation::new(area, (number, call), (What::Barrier, None))
+    };
+    // Rank 1 has begun an operation by messages before.
+    let (mut one, mut other) = (begin(area(0), 4), begin(area(1), 5));
+    assert_eq!(one.run(), Progress::Waits);
+    assert_eq!(other.run(), Progress::Differs(0));
+    assert_eq!(one.run(), Progress::Differs(1));
+    assert_eq!(one.find_other_call(), Some(1));
 }

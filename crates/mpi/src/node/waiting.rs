@@ -5,13 +5,16 @@
 //! turn. In the end it announces what it waits for, and waits for messages like any other wait of the engine's, which may sleep; the process that
 //! completes what was announced sends a notice. How long each of these takes is up to the engine's policy of waiting.
 
+use std::sync::Arc;
+
 use causeway_engine::Awaited;
 
 use super::area::Area;
+use super::call::Call;
 use super::failure::Failure;
-use super::operation::{Operation, Progress};
-use super::state::Node;
-use crate::communicator::{Channel, Peer};
+use super::operation::{Agreed, Operation, Progress};
+use super::state::{Node, Refusal};
+use crate::communicator::Peer;
 use crate::error::{Error, Result};
 use crate::process::{Active, Process, State, Waited};
 use crate::status::Status;
@@ -28,7 +31,8 @@ impl Process {
         loop {
             match operation.run() {
                 Progress::Over if operation.comes_too_late() => {
-                    return Err(self.fails(communicator, &operation));
+                    let failure = operation.area.failure();
+                    return Err(self.give_up_operation(communicator, &operation, &failure));
                 }
                 Progress::Over => {
                     if looks.is_some() {
@@ -59,7 +63,7 @@ impl Process {
     }
 
     #[inline]
-    pub(super) fn wake_sleepers(&mut self, communicator: usize, operation: &Operation) {
+    fn wake_sleepers(&mut self, communicator: usize, operation: &Operation) {
         let sleepers = operation.area.sleepers();
         if sleepers != 0 {
             self.wake_ranks(communicator, sleepers);
@@ -104,7 +108,8 @@ impl Process {
 
     fn end_operation(&mut self, communicator: usize, operation: &mut Operation) -> Result<Status> {
         if operation.comes_too_late() {
-            return Err(self.fails(communicator, operation));
+            let failure = operation.area.failure();
+            return Err(self.give_up_operation(communicator, operation, &failure));
         }
         self.wake_sleepers(communicator, operation);
         operation.finish().map(|()| Status::empty())
@@ -141,11 +146,13 @@ impl Process {
         }
     }
 
-    /// Fails if a process is lost, or has given up an operation, and notifies the others.
+    /// Fails if a process is lost, has given up this operation, or calls another one, and notifies the others.
     fn check_failures(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
         let area = &operation.area;
-        let (failure, known) = match area.failure() {
+        let other = operation.find_other_call();
+        let (failure, known) = match other.map(|other| operation.failure(other)) {
             Some(failure) => (failure, None),
+            None if operation.fails() => (area.failure(), None),
             None => {
                 let peers = self.communicator(communicator)?.peers.clone();
                 let Some(error) = self.lost_among(&peers) else {
@@ -169,26 +176,44 @@ impl Process {
         self.give_up_operation(communicator, operation, &failure)
     }
 
-    /// The error of an operation that cannot be done, as another process has reported a failure.
-    #[cold]
-    fn fails(&mut self, communicator: usize, operation: &Operation) -> Error {
-        let failure = operation.area.failure();
-        let failure = failure.unwrap_or(Failure::Lost(operation.area.rank));
-        self.give_up_operation(communicator, operation, &failure)
-    }
-
-    pub(super) fn give_up_operation(
+    fn give_up_operation(
         &mut self,
         communicator: usize,
         operation: &Operation,
         failure: &Failure,
     ) -> Error {
-        let of = (operation.number, operation.first);
-        self.give_up_area(communicator, &operation.area, failure, of, operation.tag)
+        let of = operation.agreed();
+        self.give_up_area(
+            communicator,
+            &of.area,
+            failure,
+            (of.number, of.first),
+            of.call,
+        )
     }
 
-    /// Reports a failure to all processes of an area, and gives up an operation there, given by its number and its first phase. Those that do it by messages are notified by
-    /// its tag. Returns its error.
+    /// If this process has found, by its present call, that the others have begun an operation which it has refused because of its arguments, that one counts as an operation
+    /// of its own. Returns the failure that it is. The present call is then the one after it.
+    #[cold]
+    pub(super) fn count_refused(
+        &mut self,
+        communicator: usize,
+        area: &Area,
+        call: Call,
+    ) -> Option<Failure> {
+        let Node::Ready(ready) = &mut self.communicator_mut(communicator).ok()?.node else {
+            return None;
+        };
+        let refusal = ready.refusal.as_mut().filter(|one| !one.is_counted)?;
+        let phase = refusal.phase;
+        let own = area.published(area.rank, phase).unwrap_or(call);
+        let mut calls = (0..area.ranks).filter_map(|rank| area.published(rank, phase));
+        let is_theirs = calls.any(|theirs| refusal.call.was_meant(theirs, own));
+        refusal.is_counted = is_theirs;
+        is_theirs.then(|| refusal.failure(area.rank))
+    }
+
+    /// Reports a failure to all processes of an area, and gives up an operation there, given by its number, its first phase and its call. Returns its error.
     #[cold]
     pub(super) fn give_up_area(
         &mut self,
@@ -196,33 +221,50 @@ impl Process {
         area: &Area,
         failure: &Failure,
         (number, first): (u64, u64),
-        tag: Option<u32>,
+        call: Call,
     ) -> Error {
-        let sleepers = area.report(failure);
-        self.wake_ranks(communicator, sleepers);
+        let refused = self.count_refused(communicator, area, call);
+        let number = number + u64::from(refused.is_some());
+        let failure = refused.as_ref().unwrap_or(failure);
+        area.report(failure, first);
         area.leave(number);
-        // All return what was found first.
-        let error = area.failure().unwrap_or(*failure).error(first);
-        let by_messages = area.by_messages(number);
         if let Ok(found) = self.communicator_mut(communicator) {
-            let tag = tag.unwrap_or_else(|| found.take_tag());
-            let all = found.everyone.iter().enumerate();
-            let notified = all.filter(|(rank, _)| by_messages >> rank & 1 == 1);
-            let notified = Vec::from_iter(notified.map(|(_, peer)| *peer));
-            self.notify_failure(&notified, (Channel::Collectives, tag), error.code());
+            // An operation that was to be done by messages takes its number as well.
+            found.collectives = found.collectives.max(number + 1);
         }
+        // Also those that wait for messages of this operation, or of a later one.
+        self.wake_ranks(communicator, !(1 << area.rank));
+        let error = area.described().unwrap_or(*failure).error(first);
         error.on(communicator)
     }
 
-    /// The error of an operation by messages that another process has given up because of calls that do not belong together, if it is that. This process
-    /// gives it up, too.
+    /// The error of an operation by messages whose calls were compared in an area, if it fails there: another rank's call turns out to be another one, or a rank has given up
+    /// this or an earlier operation, and sends no messages. This process gives it up, too.
     #[cold]
-    pub(crate) fn leave_failed_area(&mut self, communicator: usize) -> Option<Error> {
-        let Node::Ready(area) = &self.communicator(communicator).ok()?.node else {
-            return None;
+    pub(crate) fn check_agreed(&mut self, communicator: usize, agreed: &Agreed) -> Option<Error> {
+        let failure = agreed.failure()?;
+        let of = (agreed.number, agreed.first);
+        Some(self.give_up_area(communicator, &agreed.area, &failure, of, agreed.call))
+    }
+
+    /// This process calls no further operation on a communicator. If it has refused one because of its arguments, others may still wait for it there.
+    pub(crate) fn end_area_use(&mut self, communicator: usize) {
+        let Ok(Node::Ready(ready)) = self.communicator(communicator).map(|found| &found.node)
+        else {
+            return;
         };
-        let failure = area.failure().filter(|failure| failure.phase().is_some())?;
-        area.leave(area.present());
-        Some(failure.error(0))
+        let Some(refusal) = ready.refusal else {
+            return;
+        };
+        let area = Arc::clone(&ready.area);
+        let is_theirs = self
+            .count_refused(communicator, &area, Call::none())
+            .is_some();
+        if let Ok(found) = self.communicator_mut(communicator) {
+            found.collectives += u64::from(is_theirs);
+        }
+        let phase = area.next_phase();
+        area.report(&Refusal { phase, ..refusal }.failure(area.rank), phase);
+        self.wake_ranks(communicator, !(1 << area.rank));
     }
 }
