@@ -24,7 +24,8 @@ pub(crate) enum Fetch {
 /// After this many fetches for other peers, a peer without room is the next.
 const MOST_PASSED: u32 = 8;
 
-/// Peers without room that are tried in one round: it bounds the work of one event.
+/// Peers without room that are tried in one round, which bounds the work of one event. (Few peers can hold their share, or
+/// wait for a transfer: both take memory, or one of the transfers in progress.)
 pub(crate) const MOST_REFUSED: u32 = 64;
 
 /// A time in which memory is short.

@@ -118,7 +118,7 @@ impl OpenFiles {
     }
 
     /// Adds a handle. Returns whether its reads and writes go past the kernel's cache, too. They do if it appends, as the kernel does not know where the end
-    /// is. If `may_bypass_cache`, those of a program that only writes do while nobody reads through the cache: the next opening would drop what the kernel
+    /// is. If `may_bypass_cache`, those of a program that only writes do while no program reads through the cache: the next opening would drop what the kernel
     /// keeps of its bytes. Then those of programs that open the file to read meanwhile also do, which see such writes at once.
     pub(crate) fn open(
         &self,

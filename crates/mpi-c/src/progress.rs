@@ -17,8 +17,9 @@ use crate::progress_state::{IS_ON, PROGRESS_THREAD};
 
 const VARIABLE: &str = "CAUSEWAY_MPI_PROGRESS";
 
-/// After this many rounds in a row without a sleep, threads that compute on the same processor run: after a yield the thread gets
-/// the processor back late, and usually there are no more rounds than this.
+/// After this many rounds in a row without a sleep, threads that compute on the same processor run. After a yield the thread gets
+/// the processor back late, so that it does not yield after a round or two; where it cannot sleep at all, as where the system
+/// refuses a fence that sleeping needs, any number is as good. Chosen, not measured.
 const ROUNDS_PER_YIELD: u32 = 16;
 
 /// Whether the user wants the thread.

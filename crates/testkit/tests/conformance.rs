@@ -145,6 +145,18 @@ struct Loopback {
     key: Option<[u8; 32]>,
     encrypt: bool,
     connections: u8,
+    nodes: Option<Nodes>,
+}
+
+impl Loopback {
+    /// Between nodes.
+    fn between_nodes(encrypt: bool) -> Self {
+        Self {
+            encrypt,
+            nodes: Some(one_node()),
+            ..KEYED
+        }
+    }
 }
 
 impl Factory for Loopback {
@@ -155,43 +167,7 @@ impl Factory for Loopback {
             key: self.key.map(Into::into),
             encrypt: self.encrypt,
             connections: self.connections,
-            connect_timeout: CONNECT_TIMEOUT,
-            ..TcpConfig::default()
-        };
-        Tcp::new(config).expect("epoll works here")
-    }
-
-    fn address(&self) -> Address {
-        loopback("tcp")
-    }
-
-    fn vacant(&self) -> Address {
-        loopback("tcp")
-    }
-}
-
-/// `tcp` over loopback, between nodes.
-struct BetweenNodes {
-    nodes: Nodes,
-    encrypt: bool,
-}
-
-impl BetweenNodes {
-    fn new(encrypt: bool) -> Self {
-        let nodes = one_node();
-        Self { nodes, encrypt }
-    }
-}
-
-impl Factory for BetweenNodes {
-    type Method = Tcp;
-
-    fn method(&self) -> Tcp {
-        let config = TcpConfig {
-            key: Some(ANY_KEY.into()),
-            encrypt: self.encrypt,
-            nodes: Some(self.nodes.clone()),
-            connections: 1,
+            nodes: self.nodes.clone(),
             connect_timeout: CONNECT_TIMEOUT,
             ..TcpConfig::default()
         };
@@ -277,25 +253,32 @@ const TRUSTING: Loopback = Loopback {
     key: None,
     encrypt: false,
     connections: 1,
+    nodes: None,
 };
 const KEYED: Loopback = Loopback {
     key: KEY,
     encrypt: false,
     connections: 1,
+    nodes: None,
 };
 const ENCRYPTED: Loopback = Loopback {
     key: KEY,
     encrypt: true,
     connections: 1,
+    nodes: None,
 };
 /// Four connections with each peer, as on a machine with cores for them.
 const WITH_SUBFLOWS: Loopback = Loopback {
+    key: None,
+    encrypt: false,
     connections: 4,
-    ..TRUSTING
+    nodes: None,
 };
 const ENCRYPTED_WITH_SUBFLOWS: Loopback = Loopback {
+    key: KEY,
+    encrypt: true,
     connections: 3,
-    ..ENCRYPTED
+    nodes: None,
 };
 
 const PLAIN: Datagrams = Datagrams { key: None };
@@ -311,8 +294,8 @@ conformance!(shm_between_nodes, SharedMemory::of_nodes());
 conformance!(tcp_without_key, TRUSTING);
 conformance!(tcp_with_key, KEYED);
 conformance!(tcp_encrypted, ENCRYPTED);
-conformance!(tcp_between_nodes, BetweenNodes::new(false));
-conformance!(tcp_encrypted_between_nodes, BetweenNodes::new(true));
+conformance!(tcp_between_nodes, Loopback::between_nodes(false));
+conformance!(tcp_encrypted_between_nodes, Loopback::between_nodes(true));
 conformance!(udp_without_key, PLAIN);
 conformance!(udp_with_key, SEALED);
 

@@ -3,7 +3,8 @@
 //! Peers are served round robin. A peer may hold at most as much of the memory as is free beside that
 //! ([`Budget::reserve_pull`](crate::credit::Budget::reserve_pull)), so that some is left for peers
 //! with fewer messages, and a peer for whose next message there is no room does not keep others
-//! from fetching theirs, unless it has been passed over often.
+//! from fetching theirs, unless it has been passed over often. A message whose transfer could not start
+//! yet takes no memory.
 //!
 //! A message takes its memory before it moves, and a sender may never move it. As long as some peer
 //! waits for memory, a fetch may therefore take no longer than the instance's

@@ -11,7 +11,7 @@ pub(super) fn start() -> Instant {
     Instant::now()
 }
 
-/// A policy and the time it is waiter.
+/// A policy, and the time that passes for it.
 struct Waiter {
     policy: Policy,
     now: Instant,

@@ -119,7 +119,7 @@ fn a_message_without_room_does_not_keep_smaller_ones_of_others_from_arriving() {
     });
 }
 
-/// Memory for two messages, and whoever has it does not send: only time helps, and only if others wait.
+/// Memory for two messages, and the peers that have it do not send: only time helps, and only if others wait.
 #[test]
 fn a_fetch_that_does_not_move_ends_when_others_have_waited_long_enough() {
     let config = Config {
@@ -131,7 +131,7 @@ fn a_fetch_that_does_not_move_ends_when_others_have_waited_long_enough() {
     for peer in &mut peers {
         announce(peer, &mut node, 1);
     }
-    // Nobody waits for the memory.
+    // No peer waits for the memory.
     pass(&mut [&mut node], &now_ms, 20_000);
     assert_eq!(node.bmi.get_info(None).connected, 2);
     let mut honest = super::node("unmoved-honest");

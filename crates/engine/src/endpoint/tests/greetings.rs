@@ -55,7 +55,7 @@ fn callers_that_do_not_introduce_themselves_take_no_memory_and_are_dropped() {
 
 /// While it computes, greetings lie unread.
 #[test]
-fn a_node_that_was_away_gives_nobody_up_for_it() {
+fn a_node_that_was_away_gives_no_peer_up_for_it() {
     let (mut node, now_ms) = timed_node("away", Config::default());
     let mut client = super::node("away-client");
     let to = client.bmi.lookup("mem://away").unwrap();
