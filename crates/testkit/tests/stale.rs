@@ -12,6 +12,7 @@ use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::random_identity;
 use causeway_fs::sabotage;
 use causeway_fs::server::{Server, StopHandle};
+use causeway_testkit::loopback;
 use causeway_testkit::scripted::{FILE, Response, ScriptedServer, node};
 use causeway_wire::fs::{
     Body, DataFault, Errno, ObjectId, Operation, Region, ReplyBody, StripedFile,
@@ -48,9 +49,8 @@ fn with_file_system(tcp: bool, checksums: bool, work: impl FnOnce(&Configuration
     configuration.timeout = PATIENT;
     configuration.checksums = checksums;
     if tcp {
-        let held = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-        for (server, socket) in configuration.servers.iter_mut().zip(&held) {
-            server.addresses = vec![format!("tcp://{}", socket.local_addr().unwrap())];
+        for server in &mut configuration.servers {
+            server.addresses = vec![format!("tcp://{}", loopback::fresh())];
         }
     }
     let servers = ["meta", "io0"].map(|name| {

@@ -2,12 +2,12 @@
 //! behaviour sanitizers, or under valgrind (`make valgrind`), which checks the library, too. A leak is a
 //! failure.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use causeway_testkit::installed::{checked, checks, is_under_valgrind, run, succeed};
+use causeway_testkit::loopback;
 
 use crate::prefix::LIBRARY;
 
@@ -163,9 +163,7 @@ fn the_example_serves_requests() {
     assert!(lines <= 60, "an example of {lines} lines");
     let program = compile(&source, "example");
     let folder = tempfile::tempdir().unwrap();
-    let free = TcpListener::bind("127.0.0.1:0").unwrap();
-    let tcp = format!("tcp://{}", free.local_addr().unwrap());
-    drop(free);
+    let tcp = format!("tcp://{}", loopback::fresh());
     let shm = format!("shm://{}/s", folder.path().display());
     for (at, ask_at) in [(&shm, &shm), (&tcp, &tcp), (&format!("{shm},{tcp}"), &tcp)] {
         let mut serve = checked(&program);

@@ -1,13 +1,13 @@
 //! A file system whose nodes prove which they are: real servers, each with its own node file, and nodes that are not what they say.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Child;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use causeway_testkit::loopback;
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -110,15 +110,7 @@ impl Cluster {
     /// With configurations that are edited first.
     fn new_with(edit: fn(&str) -> String) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        // Taken all at once, so that they differ.
-        let ports: Vec<TcpListener> = (0..3)
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect();
-        let hosts: Vec<String> = ports
-            .iter()
-            .map(|port| port.local_addr().unwrap().to_string())
-            .collect();
-        drop(ports);
+        let hosts = [(); 3].map(|()| loopback::fresh().to_string());
         let parts = directory.path().join("parts");
         let parts = parts.to_str().unwrap();
         let arguments = [

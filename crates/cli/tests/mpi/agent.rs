@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::Configuration;
+use causeway_testkit::loopback;
 use causeway_wire::fs::{ObjectId, SetAttributes};
 
 use crate::files::{Running, array, start_with};
@@ -80,15 +81,8 @@ fn ranks_of_a_user_without_keys_use_files_through_their_nodes_agent() {
         |configuration: &mut Configuration| {
             configuration.key_file = Some(key);
             configuration.agent_socket = Some(socket.clone());
-            // All at once, so that they differ.
-            let ports: Vec<_> = configuration
-                .servers
-                .iter()
-                .map(|_| std::net::TcpListener::bind("127.0.0.1:0").expect("a port"))
-                .collect();
-            for (server, port) in configuration.servers.iter_mut().zip(&ports) {
-                let address = port.local_addr().expect("an address");
-                server.addresses = vec![format!("tcp://{address}")];
+            for server in &mut configuration.servers {
+                server.addresses = vec![format!("tcp://{}", loopback::fresh())];
             }
         },
     );

@@ -10,6 +10,7 @@ use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::{DevCluster, ServerCommand, random_identity};
 use causeway_testkit::installed::{checked, checks, is_under_valgrind, succeed};
+use causeway_testkit::loopback;
 use causeway_wire::fs::{ObjectId, SetAttributes};
 
 use crate::prefix::LIBRARY;
@@ -233,9 +234,7 @@ fn a_user_without_keys_uses_the_file_system_through_an_agent() {
         configuration.key_file = Some(key.path().to_owned());
         configuration.agent_socket = Some(sockets.path().join("agent.sock"));
         for server in &mut configuration.servers {
-            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = listener.local_addr().unwrap().port();
-            server.addresses = vec![format!("tcp://127.0.0.1:{port}")];
+            server.addresses = vec![format!("tcp://{}", loopback::fresh())];
         }
     });
     let mode = |path: &Path, mode| {

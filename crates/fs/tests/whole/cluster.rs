@@ -1,11 +1,11 @@
 //! File systems of real server processes for tests: this test program, run again.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 
 use causeway_fs::client::{Client, ClientOptions};
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::dev::{DevCluster, ServerCommand, random_identity};
+use causeway_testkit::loopback;
 use causeway_wire::random::SplitMix64;
 
 /// Options of a test's file system.
@@ -54,12 +54,6 @@ pub(crate) fn server_command() -> ServerCommand {
     }
 }
 
-/// A port where nothing listens now.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 pub(crate) fn configuration(shape: &Shape, directory: &std::path::Path) -> Configuration {
     let id = random_identity().unwrap();
     let mut made =
@@ -68,7 +62,7 @@ pub(crate) fn configuration(shape: &Shape, directory: &std::path::Path) -> Confi
     made.timeout = std::time::Duration::from_millis(shape.timeout_ms);
     if shape.tcp {
         for server in &mut made.servers {
-            server.addresses = vec![format!("tcp://127.0.0.1:{}", free_port())];
+            server.addresses = vec![format!("tcp://{}", loopback::fresh())];
         }
     }
     made
