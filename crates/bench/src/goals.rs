@@ -3,8 +3,9 @@
 
 use causeway_report::page::Page;
 use causeway_report::plots::size_name;
-use causeway_report::rows::{Row, figure_text};
+use causeway_report::rows::Row;
 use causeway_report::table::Table;
+use causeway_report::units::figure_text;
 
 use crate::outcome::{Benchmark, Verdict};
 use crate::participants::{LIMIT, OURS};

@@ -41,11 +41,11 @@ pub use task::{WORKER, work};
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
-    what: What,
+    benchmark: Benchmark,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Benchmark {
     Compare(compare::Arguments),
     Fs(fs::Arguments),
     Messages(messages::Arguments),
@@ -55,11 +55,11 @@ enum What {
 
 /// Runs a benchmark.
 pub fn run(arguments: Arguments) -> Outcome {
-    match arguments.what {
-        What::Compare(arguments) => compare::run(arguments),
-        What::Fs(arguments) => fs::run(arguments),
-        What::Messages(arguments) => messages::run(arguments),
-        What::Mpi(arguments) => mpi::run(arguments),
-        What::MpiIo(arguments) => mpi::files::run(arguments),
+    match arguments.benchmark {
+        Benchmark::Compare(arguments) => compare::run(arguments),
+        Benchmark::Fs(arguments) => fs::run(arguments),
+        Benchmark::Messages(arguments) => messages::run(arguments),
+        Benchmark::Mpi(arguments) => mpi::run(arguments),
+        Benchmark::MpiIo(arguments) => mpi::files::run(arguments),
     }
 }

@@ -2,9 +2,8 @@
 
 use crate::histogram::Histogram;
 use crate::page::Key;
-use crate::rows::figure_text;
 use crate::svg::{Anchor, Area, Board, CHARACTER, Scale, round_up, x_axis, y_axis};
-use crate::units::{count_text, microseconds_text, number_text, size_text};
+use crate::units::{count_text, figure_text, microseconds_text, number_text, size_text};
 
 /// A stretch of time with a name.
 #[derive(Debug, Clone)]
@@ -216,13 +215,22 @@ pub fn latencies(width: f64, rows: &[(String, usize, &Histogram)]) -> String {
     board.finish()
 }
 
+/// A part of a bar.
+#[derive(Debug, Clone, Copy)]
+pub struct Part {
+    /// Number of its colour.
+    pub colour: usize,
+    /// Its length, in the unit of the axis.
+    pub length: f64,
+}
+
 /// A bar made of parts.
 #[derive(Debug, Clone)]
 pub struct Bar {
     /// Its name.
     pub name: String,
-    /// Colour and length.
-    pub parts: Vec<(usize, f64)>,
+    /// From the left.
+    pub parts: Vec<Part>,
     /// Text at its end.
     pub note: String,
 }
@@ -231,7 +239,7 @@ pub struct Bar {
 pub fn bars(width: f64, bars: &[Bar], axis: &str, name: impl Fn(f64) -> String) -> String {
     const ROW: f64 = 44.0;
     let (mut board, area) = board(width, (8.0, 14.0), 8.0, bars.len() as f64 * ROW);
-    let length = |bar: &Bar| bar.parts.iter().map(|part| part.1).sum::<f64>();
+    let length = |bar: &Bar| bar.parts.iter().map(|part| part.length).sum::<f64>();
     let largest = bars.iter().map(length).fold(0.0, f64::max);
     let x = Scale::linear(0.0, round_up(largest), area.left, area.right);
     let ticks = x.ticks(5);
@@ -241,28 +249,47 @@ pub fn bars(width: f64, bars: &[Bar], axis: &str, name: impl Fn(f64) -> String) 
         board.text("strong", area.left, top + 14.0, Anchor::Start, &bar.name);
         board.text("soft", area.right, top + 14.0, Anchor::End, &bar.note);
         let mut from = 0.0;
-        for &(colour, part) in &bar.parts {
-            let (left, right) = (x.place(from), x.place(from + part));
+        for &Part { colour, length } in &bar.parts {
+            let (left, right) = (x.place(from), x.place(from + length));
             let class = format!("f{colour}");
-            board.rectangle(&class, left, top + 20.0, right - left, 16.0, &name(part));
-            from += part;
+            board.rectangle(&class, left, top + 20.0, right - left, 16.0, &name(length));
+            from += length;
         }
     }
     x_axis(&mut board, area, &x, &ticks, axis, &name);
     board.finish()
 }
 
+/// A share of a whole.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// Its name.
+    pub name: String,
+    /// Number of its colour.
+    pub colour: usize,
+    /// Its figure, in the same unit as the others'.
+    pub figure: f64,
+    /// Text beside it.
+    pub note: String,
+}
+
 /// Shares of a whole: one bar, with each part's name, share and figure below it.
-pub fn shares(width: f64, parts: &[(String, usize, f64, String)]) -> String {
+pub fn shares(width: f64, parts: &[Share]) -> String {
     // If there is little width, the figure is below the name.
     let narrow = width < 500.0;
     let row = if narrow { 38.0 } else { 22.0 };
     let height = 40.0 + parts.len() as f64 * row + 6.0;
-    let whole: f64 = parts.iter().map(|part| part.2).sum::<f64>().max(1e-12);
+    let whole: f64 = parts.iter().map(|part| part.figure).sum::<f64>().max(1e-12);
     let (left, right) = (4.0, width - 4.0);
     let mut board = Board::new(width, height);
     let mut from = left;
-    for (index, (name, colour, figure, note)) in parts.iter().enumerate() {
+    for (index, part) in parts.iter().enumerate() {
+        let Share {
+            name,
+            colour,
+            figure,
+            note,
+        } = part;
         let share = figure / whole;
         let len = share * (right - left);
         let class = format!("f{colour}");
@@ -287,6 +314,31 @@ pub fn shares(width: f64, parts: &[(String, usize, f64, String)]) -> String {
     board.finish()
 }
 
+/// A figure at a place on the horizontal axis, with its range.
+#[derive(Debug, Clone, Copy)]
+pub struct Point {
+    /// The place: a size in bytes, a number of clients, or what else the axis shows.
+    pub x: f64,
+    /// The median or mean.
+    pub y: f64,
+    /// The smallest figure.
+    pub min: f64,
+    /// The largest figure.
+    pub max: f64,
+}
+
+impl Point {
+    /// One without a range.
+    pub fn exact(x: f64, y: f64) -> Self {
+        Self {
+            x,
+            y,
+            min: y,
+            max: y,
+        }
+    }
+}
+
 /// A line of a plot by size.
 #[derive(Debug, Clone)]
 pub struct Line {
@@ -296,8 +348,8 @@ pub struct Line {
     pub colour: usize,
     /// Dashed, as limits are.
     pub dashed: bool,
-    /// Size in bytes (or number of clients), median, smallest, largest.
-    pub points: Vec<(f64, f64, f64, f64)>,
+    /// From the left.
+    pub points: Vec<Point>,
 }
 
 impl Line {
@@ -316,7 +368,7 @@ impl Line {
 pub fn add_point(
     lines: &mut Vec<Line>,
     name: &str,
-    point: (f64, f64, f64, f64),
+    point: Point,
     style: impl FnOnce(usize) -> (usize, bool),
 ) {
     match lines.iter_mut().find(|line| line.name == name) {
@@ -351,7 +403,7 @@ pub fn by_size(
     // An axis of powers has no zero.
     let mut lines = lines.to_vec();
     for point in lines.iter_mut().flat_map(|line| &mut line.points) {
-        point.0 = point.0.max(1.0);
+        point.x = point.x.max(1.0);
     }
     curves(width, &lines, &axes, x_name, y_name)
 }
@@ -387,7 +439,7 @@ pub fn curves(
 ) -> String {
     let (mut board, area) = board(width, (76.0, 16.0), 26.0, 262.0);
     let points = || lines.iter().flat_map(|line| &line.points);
-    let mut places: Vec<f64> = points().map(|point| point.0).collect();
+    let mut places: Vec<f64> = points().map(|point| point.x).collect();
     places.sort_by(f64::total_cmp);
     places.dedup();
     let (first, last) = (
@@ -400,11 +452,11 @@ pub fn curves(
     };
     let x = scale(first, last, area.left + 8.0, area.right - 8.0);
     let low = points()
-        .map(|point| point.2)
+        .map(|point| point.min)
         .filter(|low| *low > 0.0)
         .fold(f64::MAX, f64::min)
         .min(1e12);
-    let high = points().map(|point| point.3).fold(0.0, f64::max);
+    let high = points().map(|point| point.max).fold(0.0, f64::max);
     let y = match axes.logarithmic_y {
         true => Scale::logarithmic(low / 1.3, high * 1.3, area.bottom, area.top),
         false => Scale::linear(0.0, round_up(high), area.bottom, area.top),
@@ -416,12 +468,13 @@ pub fn curves(
         let drawn: Vec<(f64, f64)> = line
             .points
             .iter()
-            .map(|&(place, median, _, _)| (x.place(place), y.place(median)))
+            .map(|point| (x.place(point.x), y.place(point.y)))
             .collect();
         board.path(&class, &drawn);
-        for (&(place, median, min, max), &(px, py)) in line.points.iter().zip(&drawn) {
+        for (point, &(px, py)) in line.points.iter().zip(&drawn) {
+            let &Point { min, max, .. } = point;
             let stroke = format!("s{}", line.colour);
-            let mut title = format!("{}, {}: {}", line.name, x_name(place), y_name(median));
+            let mut title = format!("{}, {}: {}", line.name, x_name(point.x), y_name(point.y));
             if min < max {
                 board.line(&stroke, px, y.place(min), px, y.place(max));
                 title.push_str(&format!(" ({} to {})", y_name(min), y_name(max)));

@@ -2,7 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::plots::Point;
 use crate::table::Table;
+use crate::units::figure_text;
 
 /// One measured figure, as in every benchmark's JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,6 +33,16 @@ pub struct Row {
 }
 
 impl Row {
+    /// The figure at a place on a plot's horizontal axis, with the range of the runs.
+    pub fn point_at(&self, x: f64) -> Point {
+        Point {
+            x,
+            y: self.median,
+            min: self.min,
+            max: self.max,
+        }
+    }
+
     /// Makes a row from the values of several runs; `None` without any.
     pub fn new(
         case: impl Into<String>,
@@ -81,23 +93,6 @@ pub fn median(sorted: &[f64]) -> f64 {
         return upper;
     }
     (sorted.get(middle - 1).copied().unwrap_or(upper) + upper) / 2.0
-}
-
-/// A figure with the unit of its metric.
-pub fn figure_text(metric: &str, value: f64) -> String {
-    match metric {
-        "latency_us" => crate::units::microseconds_text(value),
-        "bandwidth_mb_s" if value >= 1000.0 => format!("{:.2} GB/s", value / 1000.0),
-        "bandwidth_mb_s" if value < 1.0 => format!("{:.1} kB/s", value * 1000.0),
-        "bandwidth_mb_s" => format!("{value:.1} MB/s"),
-        "rate_per_s" if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
-        "rate_per_s" => format!("{} /s", crate::units::count_text(value.max(0.0) as u64)),
-        "ratio" => format!("{value:.2} ×"),
-        "cpu_share" => format!("{:.1} %", value * 100.0),
-        "memory_mib" => format!("{value:.1} MiB"),
-        "seconds" => format!("{value:.2} s"),
-        other => format!("{value:.3} {other}"),
-    }
 }
 
 /// The rows as a table, with a column for the distance of the processors where it was measured.

@@ -147,6 +147,23 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A figure with the unit of its metric.
+pub fn figure_text(metric: &str, value: f64) -> String {
+    match metric {
+        "latency_us" => microseconds_text(value),
+        "bandwidth_mb_s" if value >= 1000.0 => format!("{:.2} GB/s", value / 1000.0),
+        "bandwidth_mb_s" if value < 1.0 => format!("{:.1} kB/s", value * 1000.0),
+        "bandwidth_mb_s" => format!("{value:.1} MB/s"),
+        "rate_per_s" if value >= 1e6 => format!("{:.2} M/s", value / 1e6),
+        "rate_per_s" => format!("{} /s", count_text(value.max(0.0) as u64)),
+        "ratio" => format!("{value:.2} ×"),
+        "cpu_share" => format!("{:.1} %", value * 100.0),
+        "memory_mib" => format!("{value:.1} MiB"),
+        "seconds" => format!("{value:.2} s"),
+        other => format!("{value:.3} {other}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

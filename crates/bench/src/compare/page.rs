@@ -143,7 +143,7 @@ impl<'a> Drawing<'a> {
             };
             metric = &row.metric;
             let place = sizes::place(row.size_bytes);
-            let point = (place, row.median, row.min, row.max);
+            let point = row.point_at(place);
             plots::add_point(&mut lines, &name, point, |_| {
                 let colour = match name.contains("memalloc") {
                     true => 5,

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use causeway_report::plots::size_name;
-use causeway_report::rows::{Row, figure_text};
+use causeway_report::rows::Row;
+use causeway_report::units::figure_text;
 
 use crate::outcome::Verdict;
 use crate::parts::findings::{Findings, Series};

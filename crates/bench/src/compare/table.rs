@@ -1,8 +1,8 @@
 //! Medians side by side, a column for each participant.
 
-use causeway_report::rows::{Row, figure_text};
+use causeway_report::rows::Row;
 use causeway_report::table::Table;
-use causeway_report::units::size_text;
+use causeway_report::units::{figure_text, size_text};
 
 use super::trial::Gap;
 

@@ -1,9 +1,9 @@
 //! The plots of `causeway bench fs`.
 
 use causeway_report::page::{Extent, Figure, Key, Page};
-use causeway_report::plots::{self, Bar, Line, size_name};
-use causeway_report::rows::{Row, figure_text};
-use causeway_report::units::{bytes_text, number_text};
+use causeway_report::plots::{self, Bar, Line, Part, size_name};
+use causeway_report::rows::Row;
+use causeway_report::units::{bytes_text, figure_text, number_text};
 
 use crate::outcome::Benchmark;
 use crate::participants::LIMIT;
@@ -104,7 +104,10 @@ fn sequential(benchmark: &Benchmark, page: &mut Page) {
                 let limit = row.participant == LIMIT;
                 Bar {
                     name: in_words(row.case.strip_prefix(&prefix).unwrap_or(&row.case)),
-                    parts: vec![(if limit { 6 } else { 0 }, row.median)],
+                    parts: vec![Part {
+                        colour: if limit { 6 } else { 0 },
+                        length: row.median,
+                    }],
                     note: figure_text(&row.metric, row.median),
                 }
             })
@@ -138,7 +141,7 @@ fn by_clients(benchmark: &Benchmark, name_of: impl Fn(&Row) -> Option<(String, f
         let Some((name, clients)) = name_of(row) else {
             continue;
         };
-        let point = (clients, row.median, row.min, row.max);
+        let point = row.point_at(clients);
         plots::add_point(&mut lines, &name, point, |lines| (lines % 8, false));
     }
     lines
@@ -244,7 +247,10 @@ fn commits(benchmark: &Benchmark, page: &mut Page) {
         .filter(|row| row.case.starts_with("create-synced/") && row.metric == "rate_per_s")
         .map(|row| Bar {
             name: in_words(row.case.trim_start_matches("create-synced/")),
-            parts: vec![(2, row.median)],
+            parts: vec![Part {
+                colour: 2,
+                length: row.median,
+            }],
             note: figure_text(&row.metric, row.median),
         })
         .collect();
@@ -276,7 +282,10 @@ fn with_limits(
             .filter(|row| row.case.starts_with(prefix) && row.metric == metric)
             .map(|row| Bar {
                 name: in_words(row.case.trim_start_matches(prefix)),
-                parts: vec![(if row.participant == LIMIT { 6 } else { 0 }, row.median)],
+                parts: vec![Part {
+                    colour: if row.participant == LIMIT { 6 } else { 0 },
+                    length: row.median,
+                }],
                 note: figure_text(metric, row.median),
             })
             .collect();
@@ -309,7 +318,7 @@ fn tiles(benchmark: &Benchmark, page: &mut Page) {
         let Some(name) = row.case.strip_prefix("tiles/") else {
             continue;
         };
-        let point = (row.size_bytes as f64, row.median, row.min, row.max);
+        let point = row.point_at(row.size_bytes as f64);
         let name = name.replace('/', ", ");
         let style = |lines: usize| (lines % 8, name.ends_with("each"));
         plots::add_point(&mut lines, &name, point, style);

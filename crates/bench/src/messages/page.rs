@@ -75,9 +75,9 @@ fn lines(benchmark: &Benchmark, metric: &str, prefix: &str) -> Vec<Line> {
             continue;
         };
         let place = sizes::place(row.size_bytes);
-        let point = (place, row.median, row.min, row.max);
+        let point = row.point_at(place);
         let is_known =
-            |line: &Line| line.name == name && line.points.iter().any(|known| known.0 == point.0);
+            |line: &Line| line.name == name && line.points.iter().any(|known| known.x == point.x);
         if !lines.iter().any(is_known) {
             let style = |lines: usize| (lines % 8, row.participant != OURS);
             plots::add_point(&mut lines, name, point, style);

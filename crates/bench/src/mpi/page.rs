@@ -49,7 +49,7 @@ fn lines(benchmark: &Benchmark, case: &str) -> Vec<Line> {
     let mut lines: Vec<Line> = Vec::new();
     for row in benchmark.rows.iter().filter(|row| row.case == case) {
         let place = sizes::place(row.size_bytes);
-        let point = (place, row.median, row.min, row.max);
+        let point = row.point_at(place);
         let style = |lines: usize| (lines % 8, false);
         plots::add_point(&mut lines, &row.participant, point, style);
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use causeway_command::failure::Outcome;
 use causeway_command::whole_file;
 use causeway_report::page::{Extent, Figure, Key, Page};
-use causeway_report::plots::{self, Band, Bar, Mark, Series};
+use causeway_report::plots::{self, Band, Bar, Mark, Part, Series, Share};
 use causeway_report::rows::rows_table;
 use causeway_report::table::Table;
 use causeway_report::units::{bytes_text, count_text, duration_text, microseconds_text, rate_text};
@@ -334,7 +334,16 @@ fn servers(page: &mut Page, result: &Findings) {
                     ""
                 }
             ),
-            parts: vec![(1, history.written as f64), (0, history.read as f64)],
+            parts: vec![
+                Part {
+                    colour: 1,
+                    length: history.written as f64,
+                },
+                Part {
+                    colour: 0,
+                    length: history.read as f64,
+                },
+            ],
             note: format!(
                 "{} written, {} read",
                 bytes_text(history.written),
@@ -380,13 +389,23 @@ fn stages(page: &mut Page, result: &Findings) {
     for (colour, (name, text)) in STAGES.iter().enumerate() {
         if let Some((us, count)) = store.stages.get(*name) {
             let each = microseconds_text(us / (*count).max(1) as f64);
-            parts.push(((*text).to_owned(), colour, *us, format!("{each} each")));
+            parts.push(Share {
+                name: (*text).to_owned(),
+                colour,
+                figure: *us,
+                note: format!("{each} each"),
+            });
         }
     }
     for (name, (us, count)) in &store.stages {
         if !STAGES.iter().any(|(known, _)| known == name) {
             let each = microseconds_text(us / (*count).max(1) as f64);
-            parts.push((name.to_string(), STAGES.len(), *us, format!("{each} each")));
+            parts.push(Share {
+                name: name.to_string(),
+                colour: STAGES.len(),
+                figure: *us,
+                note: format!("{each} each"),
+            });
         }
     }
     let figure = Figure {

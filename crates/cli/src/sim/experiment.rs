@@ -1,7 +1,7 @@
 //! Results of a scenario's runs: combined over replications, as rows, as JSON and for spreadsheets.
 
-use causeway_report::rows::figure_text;
 use causeway_report::table::Table;
+use causeway_report::units::figure_text;
 use causeway_sim::engine::{MICROSECOND, Time};
 use causeway_sim::scenario::{Measure, Step, Summary, summarize};
 use causeway_sim::statistics::{Histogram, Interval, PERCENTILES, Resource, Statistics};

@@ -6,7 +6,7 @@ use causeway_command::failure::Outcome;
 use causeway_command::whole_file;
 use causeway_report::machine::{COMMIT, VERSION};
 use causeway_report::page::{Claim, Key, Page, Panel};
-use causeway_report::plots::{self, Axes, Bar, Line};
+use causeway_report::plots::{self, Axes, Bar, Line, Part, Share};
 use causeway_report::table::Table;
 use causeway_report::units::{count_text, microseconds_text, number_text};
 use causeway_sim::catalogue::Table as PaperTable;
@@ -192,18 +192,18 @@ fn stages(points: &[Point]) -> Vec<Panel<'_>> {
                 .iter()
                 .map(|point| format!("{} {}", point.series, microseconds_text(point.value)));
             let sum: Vec<String> = sum.collect();
-            let shares: Vec<(String, usize, f64, String)> = stages
+            let shares: Vec<Share> = stages
                 .iter()
                 .filter(|point| point.value > 0.0)
                 .enumerate()
                 .map(|(place, point)| {
                     let stage = parts(point).1.to_owned();
-                    (
-                        stage,
-                        colour(place),
-                        point.value,
-                        microseconds_text(point.value),
-                    )
+                    Share {
+                        name: stage,
+                        colour: colour(place),
+                        figure: point.value,
+                        note: microseconds_text(point.value),
+                    }
                 })
                 .collect();
             Panel {
@@ -230,7 +230,10 @@ fn substrates(points: &[Point]) -> Vec<Panel<'_>> {
                     let substrate = substrate.map_or("", |one| one.name());
                     Bar {
                         name: format!("{program} on {substrate}"),
-                        parts: vec![(colour(place), point.value)],
+                        parts: vec![Part {
+                            colour: colour(place),
+                            length: point.value,
+                        }],
                         note: microseconds_text(point.value),
                     }
                 })
@@ -262,7 +265,10 @@ fn accounts<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
             };
             let lengths = kinds.iter().enumerate().filter_map(|(place, kind)| {
                 let milliseconds = value(name, kind, x)? / 1e3;
-                Some((colour(place), milliseconds))
+                Some(Part {
+                    colour: colour(place),
+                    length: milliseconds,
+                })
             });
             // Text after a comma explains the axis.
             let (unit, _) = about.x.split_once(',').unwrap_or((about.x, ""));
@@ -296,11 +302,11 @@ fn curves<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
                 .filter(|point| point.value.is_finite());
             let mut lines: Vec<Line> = Vec::new();
             for point in of {
-                let place = (point.x, point.value, point.value, point.value);
+                let place = plots::Point::exact(point.x, point.value);
                 plots::add_point(&mut lines, &point.series, place, style);
             }
             for line in &mut lines {
-                line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+                line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
             }
             let legend = lines.iter().map(Line::key).collect();
             let draw = move |width| draw_curves(width, about, metric, &lines);
@@ -310,15 +316,15 @@ fn curves<'a>(about: &'a About, points: &'a [Point]) -> Vec<Panel<'a>> {
 }
 
 fn draw_curves(width: f64, about: &About, metric: &str, lines: &[Line]) -> String {
-    let range = |of: fn(&(f64, f64, f64, f64)) -> f64| {
+    let range = |of: fn(&plots::Point) -> f64| {
         let values = lines.iter().flat_map(|line| &line.points).map(of);
         let (low, high) = values.fold((f64::MAX, 0.0_f64), |(low, high), value| {
             (low.min(value), high.max(value))
         });
         low > 0.0 && high > low * WIDE_RANGE
     };
-    let logarithmic_x = range(|point| point.0) || about.x.contains("VIs");
-    let logarithmic_y = metric == "latency_us" && range(|point| point.1);
+    let logarithmic_x = range(|point| point.x) || about.x.contains("VIs");
+    let logarithmic_y = metric == "latency_us" && range(|point| point.y);
     let unit = match metric {
         "latency_us" => "µs",
         "percent" => "%",

@@ -5,7 +5,7 @@ use std::path::Path;
 use causeway_command::failure::Outcome;
 use causeway_command::whole_file;
 use causeway_report::page::{Extent, Figure, Key, Page};
-use causeway_report::plots::{self, Axes, Bar, Line};
+use causeway_report::plots::{self, Axes, Bar, Line, Part, Point};
 use causeway_report::units::number_text;
 use causeway_sim::profile::units::{self, Kind};
 use causeway_sim::scenario::Scenario;
@@ -134,9 +134,14 @@ fn short(value: f64) -> String {
 }
 
 /// A mean with its confidence interval, at this position.
-fn point(x: f64, row: &RunRow) -> (f64, f64, f64, f64) {
+fn point(x: f64, row: &RunRow) -> Point {
     let half = row.ci95.unwrap_or(0.0);
-    (x, row.mean, row.mean - half, row.mean + half)
+    Point {
+        x,
+        y: row.mean,
+        min: row.mean - half,
+        max: row.mean + half,
+    }
 }
 
 /// Curves if there are several sizes, bars otherwise.
@@ -179,7 +184,10 @@ fn draw(page: &mut Page, metric: &str, rows: &[&RunRow]) {
             .iter()
             .map(|row| Bar {
                 name: row.case.clone(),
-                parts: vec![(colour(0), row.mean)],
+                parts: vec![Part {
+                    colour: colour(0),
+                    length: row.mean,
+                }],
                 note: value_text(metric, row.mean),
             })
             .collect();
@@ -195,7 +203,7 @@ fn lines(rows: &[&RunRow], x: impl Fn(&RunRow) -> f64) -> Vec<Line> {
         plots::add_point(&mut lines, &row.case, point(x(row), row), style);
     }
     for line in &mut lines {
-        line.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        line.points.sort_by(|a, b| a.x.total_cmp(&b.x));
     }
     lines
 }
@@ -273,7 +281,7 @@ fn draw_channels(page: &mut Page, metric: &str, rows: &[&RunRow]) {
             channel(&row.case),
             row.sweep.is_none() || row.sweep == rows[0].sweep,
         ) {
-            let place = (number as f64, row.mean, row.mean, row.mean);
+            let place = Point::exact(number as f64, row.mean);
             plots::add_point(&mut lines, kind, place, style);
         }
     }
@@ -309,7 +317,7 @@ fn draw_latencies(page: &mut Page, experiments: &[Experiment]) {
             seen += count;
             let share = seen as f64 / all;
             let end = microseconds(to.min(one.latencies.range().1)).max(1e-3);
-            plots::add_point(&mut lines, &one.name(), (end, share, share, share), style);
+            plots::add_point(&mut lines, &one.name(), Point::exact(end, share), style);
         }
     }
     if lines.is_empty() {
@@ -337,7 +345,7 @@ fn draw_shares(page: &mut Page, of: &Experiment) {
     let mut lines: Vec<Line> = Vec::new();
     for (at, parts) in &of.shares {
         for (job, part) in parts.iter().enumerate().take(MOST_CURVES) {
-            let place = (microseconds(*at) / 1e6, *part, *part, *part);
+            let place = Point::exact(microseconds(*at) / 1e6, *part);
             plots::add_point(&mut lines, &format!("job {job}"), place, style);
         }
     }
@@ -376,7 +384,7 @@ fn draw_intervals(page: &mut Page, of: &Experiment) {
                 let interval = &of.intervals[place];
                 let middle = microseconds(interval.from / 2 + interval.to / 2) / 1e3;
                 let value = value(place);
-                (middle, value, value, value)
+                Point::exact(middle, value)
             })
             .collect(),
     };

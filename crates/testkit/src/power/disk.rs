@@ -234,15 +234,15 @@ impl Rename {
 /// How much a crash takes of unsynced changes.
 #[derive(Debug, Clone, Copy)]
 enum Severity {
-    /// All of it.
+    /// All: nothing was written back before the crash.
     All,
-    /// Nothing.
+    /// Nothing: everything was written back.
     Nothing,
-    /// Some, each thing by itself.
+    /// Each name and each block was written back up to any version, by itself.
     Some,
-    /// Little.
+    /// Most were written back in their newest version, one in twelve up to any.
     Little,
-    /// Nearly all.
+    /// Most were not written back at all, one in twelve up to any version.
     NearlyAll,
 }
 

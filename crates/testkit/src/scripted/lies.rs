@@ -19,11 +19,11 @@ mod holder;
 mod single;
 
 /// What a client does that sends the operation, and what the server replies to others for that.
-struct Asked {
+struct ClientCall {
     ask: fn(&mut Client) -> Result<(), causeway_fs::Error>,
     /// Replies to other operations until this one has come; the correct ones where this returns none.
-    beside: fn(&Operation) -> Option<Response>,
-    heard: Heard,
+    other_replies: fn(&Operation) -> Option<Response>,
+    check: ReplyCheck,
     /// Kinds of replies that fit beside that of the correct one.
     fits: &'static [&'static str],
     /// Replies of the right kind that are impossible.
@@ -34,46 +34,46 @@ type Lie = (&'static str, fn(&mut ReplyBody));
 
 /// Who hears of the reply.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum ReplyCheck {
     /// The call fails if the reply does not fit the request.
-    Told,
+    Fails,
     /// The call has another reason to fail, or a thread sends the request.
-    Untold,
+    NotReported,
     /// It is sent when the client ends.
-    AtEnd,
+    AtDisconnect,
 }
 
 /// Who sends an operation.
 enum Sender {
-    Client(Asked),
+    Client(ClientCall),
     /// The thread of a program that waits for recalls of its leases: see `holder`.
     Holder,
     /// Servers alone do, to each other: clients have no call for it.
     Servers,
 }
 
-const fn asks(
+const fn checked(
     ask: fn(&mut Client) -> Result<(), causeway_fs::Error>,
     lies: &'static [Lie],
 ) -> Sender {
-    Sender::Client(Asked {
+    Sender::Client(ClientCall {
         ask,
-        beside: |_| None,
-        heard: Heard::Told,
+        other_replies: |_| None,
+        check: ReplyCheck::Fails,
         fits: &[],
         lies,
     })
 }
 
-const fn unheard(
-    heard: Heard,
+const fn unchecked(
+    check: ReplyCheck,
     ask: fn(&mut Client) -> Result<(), causeway_fs::Error>,
-    beside: fn(&Operation) -> Option<Response>,
+    other_replies: fn(&Operation) -> Option<Response>,
 ) -> Sender {
-    Sender::Client(Asked {
+    Sender::Client(ClientCall {
         ask,
-        beside,
-        heard,
+        other_replies,
+        check,
         fits: &[],
         lies: &[],
     })
@@ -81,10 +81,10 @@ const fn unheard(
 
 /// The reply may be a node, whose mode goes with an access control list.
 const fn changes_acl(ask: fn(&mut Client) -> Result<(), causeway_fs::Error>) -> Sender {
-    Sender::Client(Asked {
+    Sender::Client(ClientCall {
         ask,
-        beside: |_| None,
-        heard: Heard::Told,
+        other_replies: |_| None,
+        check: ReplyCheck::Fails,
         fits: &["Node"],
         lies: &[],
     })
@@ -127,38 +127,38 @@ const COUNTS: &[Lie] = &[
 ];
 
 operations! {
-    Lookup: asks(|client| client.stat(b"/f", true).map(drop), &[HUGE, TWO_KINDS]);
-    GetNode: asks(|client| client.stat_object(FILE).map(drop), OF_FILE);
-    Create: asks(
+    Lookup: checked(|client| client.stat(b"/f", true).map(drop), &[HUGE, TWO_KINDS]);
+    GetNode: checked(|client| client.stat_object(FILE).map(drop), OF_FILE);
+    Create: checked(
         |client| client.create(b"/n", &CreateOptions::default()).map(drop),
         &[A_DIRECTORY, HUGE],
     );
-    MakeDirectory: asks(|client| client.make_directory(b"/n", 0o755, None).map(drop), &[A_FILE]);
-    SymbolicLink: asks(|client| client.symbolic_link(b"f", b"/n").map(drop), &[A_FILE]);
-    MakeSpecial: asks(
+    MakeDirectory: checked(|client| client.make_directory(b"/n", 0o755, None).map(drop), &[A_FILE]);
+    SymbolicLink: checked(|client| client.symbolic_link(b"f", b"/n").map(drop), &[A_FILE]);
+    MakeSpecial: checked(
         |client| client.make_special(b"/n", Kind::Fifo, 0o600, 0).map(drop),
         &[A_FILE],
     );
-    HardLink: asks(|client| client.hard_link_object(FILE, b"/n").map(drop), OF_FILE);
-    Rename: asks(|client| client.rename(b"/f", b"/n", false), &[]);
-    Exchange: asks(|client| client.exchange(b"/f", b"/d"), &[]);
-    Unlink: asks(|client| client.unlink(b"/f"), &[]);
-    RemoveDirectory: asks(|client| client.remove_directory(b"/d"), &[]);
-    ReadDirectory: asks(
+    HardLink: checked(|client| client.hard_link_object(FILE, b"/n").map(drop), OF_FILE);
+    Rename: checked(|client| client.rename(b"/f", b"/n", false), &[]);
+    Exchange: checked(|client| client.exchange(b"/f", b"/d"), &[]);
+    Unlink: checked(|client| client.unlink(b"/f"), &[]);
+    RemoveDirectory: checked(|client| client.remove_directory(b"/d"), &[]);
+    ReadDirectory: checked(
         |client| client.read_directory(ObjectId::ROOT, b"", 3, true).map(drop),
         LISTINGS,
     );
-    SetAttributes: asks(
+    SetAttributes: checked(
         |client| client.set_attributes(FILE, SetAttributes::default()).map(drop),
         OF_FILE,
     );
-    Grow: asks(|client| allocate(client, FILE, Allocation::Reserve), OF_FILE);
-    Truncate: asks(truncate, OF_FILE);
-    FinishTruncate: asks(truncate, OF_FILE);
-    Extend: asks(|client| write(client, FILE), OF_FILE);
-    Filled: asks(|client| write_and_sync(client, SPARSE), OF_FILE);
-    WriteStuffed: asks(|client| write(client, SMALL), OF_FILE);
-    BeginUnstuff: asks(
+    Grow: checked(|client| allocate(client, FILE, Allocation::Reserve), OF_FILE);
+    Truncate: checked(truncate, OF_FILE);
+    FinishTruncate: checked(truncate, OF_FILE);
+    Extend: checked(|client| write(client, FILE), OF_FILE);
+    Filled: checked(|client| write_and_sync(client, SPARSE), OF_FILE);
+    WriteStuffed: checked(|client| write(client, SMALL), OF_FILE);
+    BeginUnstuff: checked(
         |client| allocate(client, SMALL, Allocation::Punch),
         &[
             OTHER_OBJECT,
@@ -166,26 +166,26 @@ operations! {
             ("less content", |reply| *content_in(reply) = Some(b"smal".to_vec())),
         ],
     );
-    FinishUnstuff: asks(|client| allocate(client, SMALL, Allocation::Punch), OF_FILE);
+    FinishUnstuff: checked(|client| allocate(client, SMALL, Allocation::Punch), OF_FILE);
     SetXattr: changes_acl(|client| client.set_xattr(FILE, b"user.a", b"v", SetXattrMode::Any));
     RemoveXattr: changes_acl(|client| client.remove_xattr(FILE, b"user.a"));
-    GetXattr: asks(|client| client.xattr(FILE, b"user.a").map(drop), &[]);
-    ListXattrs: asks(
+    GetXattr: checked(|client| client.xattr(FILE, b"user.a").map(drop), &[]);
+    ListXattrs: checked(
         |client| client.xattrs(FILE).map(drop),
         &[
             ("an empty name", |reply| *reply = xattr_names(b"")),
             ("a name with NUL", |reply| *reply = xattr_names(b"user.a\0user.b")),
         ],
     );
-    Commit: asks(|client| client.commit(), &[]);
-    MetadataStatus: asks(|client| client.metadata_status().map(drop), &[]);
-    Exist: asks(
+    Commit: checked(|client| client.commit(), &[]);
+    MetadataStatus: checked(|client| client.metadata_status().map(drop), &[]);
+    Exist: checked(
         |client| client.orphans(0, ObjectId(0)).map(drop),
         &[("an object that was not asked for", |reply| {
             *reply = ReplyBody::Objects(vec![FILE, SMALL]);
         })],
     );
-    Check: asks(
+    Check: checked(
         |client| {
             let after = CheckCursor { phase: b'e', key: vec![1] };
             client.check_metadata(Some(&after), false).map(drop)
@@ -196,31 +196,31 @@ operations! {
             }
         })],
     );
-    AddServer: asks(|client| client.add_server("all"), &[]);
-    DrainServer: asks(|client| client.drain_server("all"), &[]);
-    AcceptServer: asks(|client| client.accept_server("all", Generation(7)), &[]);
-    EndSession: unheard(Heard::AtEnd, |client| client.rename(b"/f", b"/n", false), |_| None);
-    Authorize: unheard(Heard::Untold, |client| client.remove_datafiles(0, vec![FILE]), |_| None);
+    AddServer: checked(|client| client.add_server("all"), &[]);
+    DrainServer: checked(|client| client.drain_server("all"), &[]);
+    AcceptServer: checked(|client| client.accept_server("all", Generation(7)), &[]);
+    EndSession: unchecked(ReplyCheck::AtDisconnect, |client| client.rename(b"/f", b"/n", false), |_| None);
+    Authorize: unchecked(ReplyCheck::NotReported, |client| client.remove_datafiles(0, vec![FILE]), |_| None);
     EndCapabilities: Sender::Servers;
-    Append: asks(
+    Append: checked(
         |client| append(client, SMALL),
         &[OTHER_OBJECT, ("an end in front of what was appended", |reply| {
             node_in(reply).attributes.size = 1;
         })],
     );
-    BeginAppend: asks(|client| append(client, FILE), OF_FILE);
-    EndAppend: asks(|client| append(client, FILE), OF_FILE);
-    CancelAppend: unheard(Heard::Untold, |client| append(client, FILE), |operation| {
+    BeginAppend: checked(|client| append(client, FILE), OF_FILE);
+    EndAppend: checked(|client| append(client, FILE), OF_FILE);
+    CancelAppend: unchecked(ReplyCheck::NotReported, |client| append(client, FILE), |operation| {
         matches!(operation, Operation::EndAppend { .. }).then_some(Response::Fail(Errno::EIO))
     });
-    CheckAppendLock: asks(access, &[]);
-    MovePointer: asks(
+    CheckAppendLock: checked(access, &[]);
+    MovePointer: checked(
         |client| client.move_pointer(FILE, 1, PointerStep::Put(5)).map(drop),
         &[("a place where it was not put", |reply| *reply = ReplyBody::Pointer(6))],
     );
-    Lock: asks(|client| client.locks().try_lock(&LOCK), &[]);
-    Unlock: asks(unlock, &[]);
-    TestLock: asks(
+    Lock: checked(|client| client.locks().try_lock(&LOCK), &[]);
+    Unlock: checked(unlock, &[]);
+    TestLock: checked(
         |client| client.locks().test(&LOCK).map(drop),
         &[("a lock on other bytes", |reply| {
             let range = LockRange { first: 100, last: 200 };
@@ -228,14 +228,14 @@ operations! {
             *reply = ReplyBody::LockHolder { holder };
         })],
     );
-    CancelLock: unheard(Heard::Untold, cancel, |operation| {
+    CancelLock: unchecked(ReplyCheck::NotReported, cancel, |operation| {
         matches!(operation, Operation::Lock { .. }).then_some(Response::Reply(ReplyBody::LockWaits))
     });
-    CloseFiles: unheard(Heard::Untold, hold, |_| None);
-    KeepFiles: unheard(Heard::Untold, hold, |_| None);
+    CloseFiles: unchecked(ReplyCheck::NotReported, hold, |_| None);
+    KeepFiles: unchecked(ReplyCheck::NotReported, hold, |_| None);
     HoldLeases: Sender::Holder;
     EndLeases: Sender::Holder;
-    ListStriped: asks(
+    ListStriped: checked(
         |client| client.check_striped(ObjectId(1)).map(drop),
         &[
             ("one that was listed before", |reply| striped_in(reply)[0].object = ObjectId(1)),
@@ -257,25 +257,25 @@ operations! {
             ("a server that there is not", |reply| striped_in(reply)[0].servers = vec![77]),
         ],
     );
-    Paths: asks(
+    Paths: checked(
         |client| client.paths(vec![FILE]).map(drop),
         &[("one that was not asked for", |reply| {
             let path = b"/d/x".to_vec();
             *reply = ReplyBody::Paths(vec![ObjectPath { object: SMALL, path }]);
         })],
     );
-    Read: asks(read, COUNTS);
-    FindData: asks(
+    Read: checked(read, COUNTS);
+    FindData: checked(
         |client| client.next_data(&mut open(FILE), 10).map(drop),
         &[
             ("data in front of the offset", |reply| first_in(reply).offset = 0),
             ("no bytes of data", |reply| first_in(reply).len = 0),
         ],
     );
-    Write: asks(|client| write(client, FILE), COUNTS);
-    Seed: asks(|client| allocate(client, SMALL, Allocation::Punch), &[]);
-    TruncateData: asks(truncate, &[]);
-    PunchData: asks(
+    Write: checked(|client| write(client, FILE), COUNTS);
+    Seed: checked(|client| allocate(client, SMALL, Allocation::Punch), &[]);
+    TruncateData: checked(truncate, &[]);
+    PunchData: checked(
         |client| allocate(client, FILE, Allocation::Punch),
         &[
             ("no progress", |reply| *reply = ReplyBody::Punched { next: Some(0) }),
@@ -284,19 +284,19 @@ operations! {
             }),
         ],
     );
-    ReserveData: asks(|client| allocate(client, FILE, Allocation::Reserve), &[]);
-    StoredData: asks(
+    ReserveData: checked(|client| allocate(client, FILE, Allocation::Reserve), &[]);
+    StoredData: checked(
         |client| client.stored_bytes(&open(SPARSE).node).map(drop),
         &[("more than a file can have", |reply| {
             *reply = ReplyBody::Stored(u64::MAX);
         })],
     );
-    Flush: asks(|client| client.fsync(&mut open(FILE)), &[]);
-    Remove: asks(|client| client.remove_datafiles(0, vec![FILE]), &[]);
-    Clock: unheard(Heard::Untold, |client| write(client, FILE), |operation| {
+    Flush: checked(|client| client.fsync(&mut open(FILE)), &[]);
+    Remove: checked(|client| client.remove_datafiles(0, vec![FILE]), &[]);
+    Clock: unchecked(ReplyCheck::NotReported, |client| write(client, FILE), |operation| {
         matches!(operation, Operation::Write { .. }).then_some(Response::Fail(Errno::REVOKED))
     });
-    ListData: asks(
+    ListData: checked(
         |client| client.orphans(0, ObjectId(1)).map(drop),
         &[
             ("one that was listed before", |reply| datafiles_in(reply)[0].0 = ObjectId(1)),
@@ -308,7 +308,7 @@ operations! {
             }),
         ],
     );
-    CheckData: asks(
+    CheckData: checked(
         |client| client.check_striped(ObjectId(0)).map(drop),
         &[("a fault of another object", |reply| {
             *reply = ReplyBody::Faults(vec![DataFault {
@@ -319,13 +319,13 @@ operations! {
             }]);
         })],
     );
-    RemoveOrphans: asks(
+    RemoveOrphans: checked(
         |client| client.remove_orphans(0, vec![FILE], 9).map(drop),
         &[("more than were asked for", |reply| {
             *reply = ReplyBody::OrphansRemoved { deleted: u64::MAX, moved: u64::MAX };
         })],
     );
-    Scrub: asks(
+    Scrub: checked(
         |client| client.scrub(0, Some(POSITION), 1 << 20).map(drop),
         &[
             ("no progress", |reply| {
@@ -340,10 +340,10 @@ operations! {
             }),
         ],
     );
-    AcceptData: asks(|client| client.accept_data(0, vec![FILE]), &[]);
-    StorageStatus: asks(|client| client.storage_status(0).map(drop), &[]);
+    AcceptData: checked(|client| client.accept_data(0, vec![FILE]), &[]);
+    StorageStatus: checked(|client| client.storage_status(0).map(drop), &[]);
     Enroll: Sender::Servers;
-    Hello: asks(|client| client.layout().map(drop), &[
+    Hello: checked(|client| client.layout().map(drop), &[
         ("another file system", |reply| greeting_in(reply).identity.file_system = 1),
         ("no layout", |reply| greeting_in(reply).layout = None),
         ("a layout without an end", |reply| {
@@ -523,7 +523,7 @@ struct Stand {
 }
 
 impl Stand {
-    fn new(name: &'static str, beside: fn(&Operation) -> Option<Response>) -> Self {
+    fn new(name: &'static str, other_replies: fn(&Operation) -> Option<Response>) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let truth: Change = Box::new(|_| Response::Honest);
         let lie = Arc::new(Mutex::new(truth));
@@ -537,7 +537,7 @@ impl Stand {
             }
             if name_of(operation) != name {
                 let is_over = seen.load(Ordering::SeqCst) > 0;
-                let other = beside(operation).filter(|_| !is_over);
+                let other = other_replies(operation).filter(|_| !is_over);
                 return other.unwrap_or(Response::Honest);
             }
             seen.fetch_add(1, Ordering::SeqCst);
@@ -579,14 +579,14 @@ impl Stand {
     fn outcome(
         &self,
         what: &str,
-        asked: &Asked,
+        asked: &ClientCall,
         client: &mut Option<Client>,
     ) -> Result<(), causeway_fs::Error> {
         let mut used = client.take().unwrap_or_else(|| self.client(PATIENT));
         let outcome = (asked.ask)(&mut used);
-        match asked.heard {
-            Heard::Told => *client = Some(used),
-            Heard::Untold => {
+        match asked.check {
+            ReplyCheck::Fails => *client = Some(used),
+            ReplyCheck::NotReported => {
                 self.wait_until_seen(what);
                 self.set_lie(Box::new(|_| Response::Honest));
                 for worked in [
@@ -596,9 +596,9 @@ impl Stand {
                     worked.unwrap_or_else(|error| panic!("{what}: it does not go on: {error:?}"));
                 }
             }
-            Heard::AtEnd => drop(used),
+            ReplyCheck::AtDisconnect => drop(used),
         }
-        if asked.heard != Heard::Untold {
+        if asked.check != ReplyCheck::NotReported {
             self.wait_until_seen(what);
         }
         outcome
@@ -635,7 +635,7 @@ fn lie(
 }
 
 /// Replies that do not fit, none of which a call may take.
-fn misfits(asked: &Asked, honest: &ReplyBody) -> Vec<(String, Change)> {
+fn misfits(asked: &ClientCall, honest: &ReplyBody) -> Vec<(String, Change)> {
     let others = samples().into_iter();
     let others = others.filter(|sample| {
         let kind = kind_of(sample);
@@ -718,8 +718,8 @@ fn check_error(what: &str, error: &causeway_fs::Error) {
     assert!(!error.message.is_empty(), "{what}: {error:?}");
 }
 
-fn check(name: &'static str, asked: &Asked) {
-    let stand = Stand::new(name, asked.beside);
+fn check(name: &'static str, asked: &ClientCall) {
+    let stand = Stand::new(name, asked.other_replies);
     let honest: Arc<Mutex<Option<ReplyBody>>> = Arc::default();
     let seen = Arc::clone(&honest);
     stand.set_lie(Box::new(move |reply| {
@@ -729,7 +729,7 @@ fn check(name: &'static str, asked: &Asked) {
     // One client gets all false replies, if it is its call that ends by them.
     let mut client = None;
     let outcome = stand.outcome(name, asked, &mut client);
-    let is_told = asked.heard == Heard::Told;
+    let is_told = asked.check == ReplyCheck::Fails;
     assert!(
         outcome.is_ok() || !is_told,
         "{name}: the truth: {outcome:?}"

@@ -4,10 +4,10 @@ use causeway_fs::client::{Leases, Passed};
 
 use super::*;
 
-const HOLDER: Asked = Asked {
+const HOLDER: ClientCall = ClientCall {
     ask: |_| Ok(()),
-    beside: |_| None,
-    heard: Heard::Untold,
+    other_replies: |_| None,
+    check: ReplyCheck::NotReported,
     fits: &[],
     lies: &[],
 };
@@ -20,7 +20,7 @@ fn no_reply_to_a_holder_keeps_leases_from_ending_or_the_next_program_from_having
 }
 
 fn check(name: &'static str) {
-    let stand = Stand::new(name, HOLDER.beside);
+    let stand = Stand::new(name, HOLDER.other_replies);
     hold(&stand, name, name);
     stand.wait_until_seen(name);
     let honest = ReplyBody::Done;
