@@ -417,10 +417,15 @@ impl Pmi {
         }
         match found.number("rc") {
             None | Some(0) => Ok(found),
-            Some(code) => Err(failed(format_args!(
-                "{name} failed with {code}: {}",
-                found.get("msg").unwrap_or("no reason given")
-            ))),
+            Some(code) => {
+                let why = found.get("msg").unwrap_or("no reason given");
+                Err(failed(match name {
+                    "init" => format!(
+                        "it has refused this process, which speaks PMI-1 (rc={code}): {why}"
+                    ),
+                    other => format!("{other} failed with {code}: {why}"),
+                }))
+            }
         }
     }
 }

@@ -8,6 +8,8 @@ use std::os::unix::fs::FileExt as _;
 thread_local! {
     /// Steps that may still be done; none are counted without it.
     static LEFT: Cell<Option<u64>> = const { Cell::new(None) };
+    /// The next step fails.
+    static FAILS: Cell<bool> = const { Cell::new(false) };
     static RECORD: RefCell<Option<Vec<Change>>> = const { RefCell::new(None) };
 }
 
@@ -32,6 +34,11 @@ pub(super) fn revive() -> bool {
     LEFT.take() == Some(0)
 }
 
+/// Lets the thread's next step fail, and no later one.
+pub(super) fn fail_one() {
+    FAILS.set(true);
+}
+
 /// Records the thread's changes from now on.
 pub(super) fn record() {
     RECORD.set(Some(Vec::new()));
@@ -43,6 +50,9 @@ pub(super) fn recorded() -> Vec<Change> {
 }
 
 fn step(change: impl FnOnce() -> Change) -> io::Result<()> {
+    if FAILS.take() {
+        return Err(io::Error::other("failed once"));
+    }
     match LEFT.get() {
         Some(0) => return Err(io::Error::other("killed")),
         Some(left) => LEFT.set(Some(left - 1)),

@@ -537,22 +537,31 @@ impl Store {
 
     /// Marks datafiles clean that have been idle: flushed ones after two checks, the others after
     /// `patience` checks, when they are flushed. To be called at regular intervals; waits for the device.
+    /// A datafile where that fails stays on the list, and does not keep it from the others; the last fault is returned.
     pub fn clean_idle(&self, patience: u32) -> Result<()> {
+        let mut result = Ok(());
         for object in self.idle(patience) {
             let Ok(Some(datafile)) = self.find(object) else {
                 lock(&self.common.dirty).remove(&object);
                 continue;
             };
-            if !datafile.is_durable() {
-                datafile.flush()?;
-            }
-            // The datafile leaves the list first, so that a write that comes now puts it there again.
-            lock(&self.common.dirty).remove(&object);
-            if !datafile.clean()? {
+            let cleaned = self.clean(object, &datafile);
+            if !matches!(cleaned, Ok(true)) {
                 self.common.note_dirty(object);
             }
+            result = cleaned.map(drop).and(result);
         }
-        Ok(())
+        result
+    }
+
+    /// Flushes a datafile and marks it clean. Returns `false` if it has been written meanwhile.
+    fn clean(&self, object: ObjectId, datafile: &Datafile) -> Result<bool> {
+        if !datafile.is_durable() {
+            datafile.flush()?;
+        }
+        // The datafile leaves the list first, so that a write that comes now puts it there again.
+        lock(&self.common.dirty).remove(&object);
+        Ok(datafile.clean()?)
     }
 
     /// Some dirty datafiles that have been idle long enough.

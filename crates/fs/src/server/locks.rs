@@ -164,6 +164,15 @@ impl File {
         (!self.has_part(wanted)).then_some(found)
     }
 
+    /// What keeps a request that arrives now from its lock.
+    fn obstacle_of_new(&self, wanted: &Held, family: LockFamily) -> Option<&Held> {
+        let ahead = || match family {
+            LockFamily::Record => self.ahead_of(wanted, self.waiting.len()),
+            LockFamily::Whole => None,
+        };
+        self.in_the_way(wanted).or_else(ahead)
+    }
+
     fn is_blocked(&self, waiter: &Waiter, place: usize) -> bool {
         self.in_the_way(&waiter.wants).is_some()
             || (!waiter.goes_ahead && self.ahead_of(&waiter.wants, place).is_some())
@@ -204,16 +213,14 @@ impl Locks {
         if let Some(what) = self.lacks_room(key, owner.client) {
             return Outcome::Full(what);
         }
+        if wait.is_some() && self.has_full_queue(key, &wants) {
+            return Outcome::Full("too many clients wait for a lock on this file");
+        }
         if lock.family == LockFamily::Whole && refused == Waits::ForRanges {
             self.give_up_shared(key, &wants);
         }
         let file = self.files.entry(key).or_default();
-        let queued = file.waiting.len();
-        let ahead = match lock.family {
-            LockFamily::Record => file.ahead_of(&wants, queued),
-            LockFamily::Whole => None,
-        };
-        let obstacle = file.in_the_way(&wants).or(ahead);
+        let obstacle = file.obstacle_of_new(&wants, lock.family);
         let tag = match (obstacle.map(Held::shown), wait) {
             (None, _) => {
                 set_part(&mut file.held, wants.owner, wants.range, Some(wants));
@@ -225,9 +232,6 @@ impl Locks {
             (Some(holder), None) => return Outcome::Taken(holder),
             (Some(_), Some(tag)) => tag,
         };
-        if queued >= MAX_WAITING {
-            return Outcome::Full("too many clients wait for a lock on this file");
-        }
         file.waiting.push_back(Waiter {
             wants,
             tag,
@@ -352,6 +356,13 @@ impl Locks {
         if let Some((key, changed)) = self.left.pop_front() {
             self.grant(key, changed);
         }
+    }
+
+    /// Whether a request would have to wait, and too many others do.
+    fn has_full_queue(&self, key: Key, wants: &Held) -> bool {
+        self.files.get(&key).is_some_and(|file| {
+            file.waiting.len() >= MAX_WAITING && file.obstacle_of_new(wants, key.1).is_some()
+        })
     }
 
     fn lacks_room(&self, key: Key, client: u128) -> Option<&'static str> {

@@ -186,6 +186,32 @@ fn a_failed_write_leaves_readable_blocks() {
     }
 }
 
+/// A datafile that could not be marked clean is tried again, and does not keep others from being marked.
+#[test]
+fn a_datafile_that_could_not_be_marked_clean_is_marked_later() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path(), SETTINGS);
+    for object in [3, 4] {
+        write(&make(&store, object), 0, &noise(object, 5000)).unwrap();
+    }
+    let clean = || (0..9).try_for_each(|_| store.clean_idle(1));
+    let count_clean = || {
+        let header = |object| store.find(ObjectId(object)).unwrap().unwrap().header();
+        let states = [3, 4].map(|object| header(object).state);
+        states
+            .iter()
+            .filter(|state| **state == State::Clean)
+            .count()
+    };
+    steps::fail_one();
+    store.clean_idle(1).unwrap_err();
+    assert_eq!(count_clean(), 1);
+    assert!(store.has_dirty());
+    clean().unwrap();
+    assert_eq!(count_clean(), 2);
+    assert!(!store.has_dirty());
+}
+
 /// Contents of the device after a loss of power: all changes up to a sync, and some pages of later ones.
 fn lose_power(path: &std::path::Path, changes: &[Change], keep: impl Fn(usize) -> bool) {
     use std::os::unix::fs::FileExt as _;

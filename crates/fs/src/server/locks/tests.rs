@@ -416,6 +416,31 @@ fn a_tag_in_use_is_refused_and_changes_nothing() {
     }
 }
 
+/// A request that would have to wait behind too many others costs its owner no shared lock.
+#[test]
+fn a_full_queue_leaves_the_lock_that_was_to_be_converted() {
+    let file = |exclusive| Lock {
+        family: LockFamily::Whole,
+        ..lock(0, exclusive, 0, u64::MAX)
+    };
+    let mut locks = Locks::default();
+    for owner in [of(1), of(2)] {
+        assert_eq!(locks.lock(owner, &file(false), None), Outcome::Granted);
+    }
+    let waiting = (3..).take_while(|&client| {
+        let outcome = locks.lock(of(client), &file(true), Some(7));
+        outcome == Outcome::Waits
+    });
+    assert_eq!(waiting.count(), MAX_WAITING);
+    let outcome = locks.lock(of(2), &file(true), Some(7));
+    assert!(matches!(outcome, Outcome::Full(_)), "{outcome:?}");
+    // Its lock is still in the way of the others.
+    locks.forget(1);
+    assert!(locks.take_granted().is_empty());
+    locks.forget(2);
+    assert_eq!(locks.take_granted(), [(3, 7)]);
+}
+
 #[test]
 fn locks_beyond_the_limits_are_refused_and_change_nothing() {
     let mut locks = Locks::default();
