@@ -22,7 +22,7 @@ pub const MAX_PIECES: usize = 64;
 /// The bytes that a connection within the host may have on the way: enough for a receiver that is
 /// busy for some ten microseconds, little enough to stay in a cache of 1 MiB together with what it is
 /// copied from.
-const LOOPBACK_SEND_BYTES: usize = 192 * 1024;
+const LOOPBACK_SEND_BYTES: usize = 512 * 1024;
 
 /// The receiver's window of such a connection: some five times as much.
 const LOOPBACK_WINDOW_BYTES: libc::c_int = 1024 * 1024;
@@ -178,8 +178,8 @@ pub fn connected(socket: impl AsFd) -> io::Result<()> {
 }
 
 /// Sets up a connection for short messages, and makes the kernel give up a peer after about
-/// `vanished` without a sign of life from its host.
-pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<()> {
+/// `vanished` without a sign of life from its host. Returns whether both ends are on this host.
+pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<bool> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -190,10 +190,11 @@ pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<()> {
     sockopt::set_tcp_keepcnt(socket, 3)?;
     let vanished_ms = u32::try_from(vanished.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(socket, vanished_ms)?;
-    if stays_on_this_host(socket)? {
+    let is_local = stays_on_this_host(socket)?;
+    if is_local {
         tune_for_loopback(socket)?;
     }
-    Ok(())
+    Ok(is_local)
 }
 
 /// Whether both ends of a connection are on this host, by any of its addresses.

@@ -21,7 +21,7 @@ use std::str::FromStr;
 use causeway_fs::config::Configuration;
 use causeway_sys::memory::Memory;
 use causeway_transport::agent::{AgentHandshake, Credentials};
-use causeway_transport::session::{Bounds, Session};
+use causeway_transport::session::{AHEAD_BYTES, Bounds, Session};
 use causeway_transport::{
     Access, Address, Atomic, Direction, PLACEMENT_HEAD_BYTES, Packet, Peer, PeerError, Sink, Spans,
     Transfer, TransferError,
@@ -502,7 +502,7 @@ fn tcp_session(bytes: &[u8]) {
             session.cancel_placement();
             seen.1.forget(&peer);
         }
-        session.refill(at % 2);
+        session.refill(at % 2, AHEAD_BYTES);
         session.input(at % 2, part, peer, &mut seen)
     });
     assert!(session.owned_bytes() < (4 << 20) + 2 * bytes.len());

@@ -62,6 +62,9 @@ pub struct Bounds {
 /// The index of the first connection, which always exists.
 pub const MAIN: usize = 0;
 
+/// Bytes that are committed before they are sent, where a short frame shall not have to wait for more.
+pub const AHEAD_BYTES: usize = MAX_PIECE / 2;
+
 /// Separate ranges of an export up to which the written bytes are tracked: more than the frames of
 /// [`MAX_PIECE`] bytes that can be ahead of others on subflows.
 const MAX_WRITTEN_RANGES: usize = 1024;
@@ -375,13 +378,14 @@ impl Session {
             .push_short(&header.encode(), &[Piece::Bytes(text)], 0);
     }
 
-    /// Commits what a connection can send next, if little is committed there.
-    pub fn refill(&mut self, at: usize) {
+    /// Commits what a connection can send next, if fewer than `ahead` bytes are committed there: at most [`MAX_PIECE`] bytes of data
+    /// more than that.
+    pub fn refill(&mut self, at: usize, ahead: usize) {
         self.main.outbox.commit_short();
         self.issue_gets();
         self.start_puts();
         self.issue_atomics();
-        while self.connection(at).outbox.committed() < MAX_PIECE / 2 {
+        while self.connection(at).outbox.committed() < ahead {
             let queue = match at {
                 MAIN => &mut self.bulk,
                 _ => &mut self.spread,
@@ -408,7 +412,7 @@ impl Session {
 
     /// Moves the next bytes of a connection's stream into `into`; returns how many.
     pub fn output(&mut self, at: usize, into: &mut [u8]) -> usize {
-        self.refill(at);
+        self.refill(at, AHEAD_BYTES);
         self.connection(at).outbox.copy_out(into)
     }
 

@@ -109,7 +109,7 @@ impl Side {
 /// Moves a random number of bytes from one side's session to the wire to the other.
 fn transmit(from: &mut Side, to: &mut Side, random: &mut Random) {
     let at = random.below(to.wires.len());
-    from.session.refill(at);
+    from.session.refill(at, random.below(4 * MAX_PIECE));
     let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
     let count = from.session.outbox(at).pieces(&mut pieces);
     let mut budget = random.length(400_000);
@@ -404,7 +404,7 @@ fn random_frames_do_no_more_than_end_the_session() {
         for _ in 0..30 {
             let bytes = hostile(random);
             let at = random.below(connections);
-            side.session.refill(at);
+            side.session.refill(at, AHEAD_BYTES);
             if random.below(2) == 0 {
                 let most = side.session.outbox(at).committed();
                 let sent = random.below(most + 1);

@@ -137,7 +137,7 @@ impl Tcp {
         let Some(link) = &mut state.link else { return };
         let deadline = link.trust_deadline;
         let outcome = net::connected(&link.socket).and_then(|()| {
-            net::tune(&link.socket, vanished)?;
+            link.tune(vanished)?;
             let data = epoll::EventData::new_u64(peer.0);
             Ok(epoll::modify(
                 &self.epoll,
@@ -454,10 +454,13 @@ impl Tcp {
 
     fn come_up(&mut self, peer: Peer, agreement: Agreement, sink: &mut dyn Sink) {
         let vanished = self.config.liveness_timeout;
-        let state = self.slots.get(peer).filter(|state| state.is_half_open());
+        let state = self
+            .slots
+            .get_mut(peer)
+            .filter(|state| state.is_half_open());
         // Not before this point: connections that have proven nothing must cost little.
-        if let Some(link) = state.and_then(|state| state.link.as_ref())
-            && let Err(error) = net::tune(&link.socket, vanished)
+        if let Some(link) = state.and_then(|state| state.link.as_mut())
+            && let Err(error) = link.tune(vanished)
         {
             return self.end(peer, broken(&error), sink);
         }

@@ -3,11 +3,11 @@
 use std::cell::Cell;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_sys::memory::Memory;
 use causeway_sys::net::{self, MAX_PIECES, Piece};
-use causeway_wire::tcp::{HEADER_BYTES, Header, Kind};
+use causeway_wire::tcp::{HEADER_BYTES, Header, Kind, MAX_PIECE};
 
 use super::handshake::{Agreement, Handshake, Protection};
 use super::records::{RecordBuffers, Records};
@@ -15,7 +15,7 @@ use super::user_limits::CountedConnection;
 use crate::agent::AgentConnection;
 use crate::error::PeerError;
 use crate::method::{Peer, Sink};
-use crate::session::{MAIN, Session};
+use crate::session::{AHEAD_BYTES, MAIN, Session};
 
 /// Room for one read: about one of the largest packets, or four records.
 const INPUT_BYTES: usize = 132 * 1024;
@@ -31,6 +31,10 @@ const BEHIND_DATA_BYTES: usize = 4 * 1024;
 /// Most reads and writes per connection and poll, so that one busy peer does not starve the others.
 const READS_PER_POLL: usize = 6;
 const WRITES_PER_POLL: usize = 8;
+
+/// Bytes that a call that sends should have where both ends are on this host: more than the socket accepts at once, so that the kernel
+/// goes on sending until its buffer is full (`docs/tcp-engine.md`).
+pub(super) const LOCAL_AHEAD_BYTES: usize = 4 * MAX_PIECE;
 
 /// Buffers that all connections of one instance share: an idle connection has none of its own.
 pub(super) struct Buffers {
@@ -82,6 +86,8 @@ pub(super) struct Link {
     sealed_packets: bool,
     /// Its index among its session's connections.
     pub(super) connection: usize,
+    /// Bytes that a call that sends should have.
+    ahead_bytes: usize,
     /// The size of the next read of mixed frames.
     read_bytes: usize,
     /// How often reads or writes were so large that they must have been data, not a probe.
@@ -114,6 +120,7 @@ impl Link {
             broken: None,
             sealed_packets: false,
             connection: MAIN,
+            ahead_bytes: AHEAD_BYTES,
             read_bytes: FIRST_READ_BYTES,
             bulk: Cell::new(0),
             has_received: false,
@@ -125,6 +132,14 @@ impl Link {
 
     pub(super) fn is_up(&self) -> bool {
         matches!(self.phase, Phase::Up)
+    }
+
+    /// Sets up the connected socket; see [`net::tune`].
+    pub(super) fn tune(&mut self, vanished: Duration) -> io::Result<()> {
+        if net::tune(&self.socket, vanished)? {
+            self.ahead_bytes = LOCAL_AHEAD_BYTES;
+        }
+        Ok(())
     }
 
     /// What protects its records.
@@ -232,7 +247,7 @@ impl Link {
     }
 
     fn flush_plain(&mut self, session: &mut Session) -> bool {
-        session.refill(self.connection);
+        session.refill(self.connection, self.ahead_bytes);
         let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
         let count = session.outbox(self.connection).pieces(&mut pieces);
         let pieces = pieces.get(..count).unwrap_or_default();
@@ -272,7 +287,7 @@ impl Link {
     ) -> bool {
         let queued_bytes = session.outbox(self.connection).short_bytes();
         let sealed = records.seal(&mut buffers.records, |room| {
-            session.refill(self.connection);
+            session.refill(self.connection, AHEAD_BYTES);
             session.connection(self.connection).outbox.copy_out(room)
         });
         let has_packets = session.outbox(self.connection).short_bytes() < queued_bytes;
