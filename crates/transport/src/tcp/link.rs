@@ -28,9 +28,11 @@ const FIRST_READ_BYTES: usize = 8 * 1024;
 /// because those that belong to the next data are copied once more.
 const BEHIND_DATA_BYTES: usize = 4 * 1024;
 
-/// Most reads and writes per connection and poll, so that one busy peer does not starve the others.
+/// Most reads and writes per connection and poll, and bytes after which no further write begins, so that one busy peer does not
+/// starve the others.
 const READS_PER_POLL: usize = 6;
 const WRITES_PER_POLL: usize = 8;
+const BYTES_PER_POLL: usize = WRITES_PER_POLL * MAX_PIECE;
 
 /// Bytes that a call that sends should have where both ends are on this host: more than the socket accepts at once, so that the kernel
 /// goes on sending until its buffer is full (`docs/tcp-engine.md`).
@@ -229,62 +231,65 @@ impl Link {
 
     /// Sends a bounded amount of the session's output. Returns whether anything was sent.
     pub(super) fn flush(&mut self, session: &mut Session, buffers: &mut Buffers) -> bool {
-        let mut any = false;
+        let mut bytes = 0;
         for _ in 0..WRITES_PER_POLL {
-            if self.full || self.broken.is_some() {
-                return any;
+            if self.full || self.broken.is_some() || bytes >= BYTES_PER_POLL {
+                break;
             }
-            let went_on = match self.records.is_some() {
+            let sent = match self.records.is_some() {
                 true => self.flush_sealed(session, buffers),
                 false => self.flush_plain(session),
             };
-            if !went_on {
-                return any;
+            if sent == 0 {
+                break;
             }
-            any = true;
+            bytes += sent;
         }
-        any
+        bytes > 0
     }
 
-    fn flush_plain(&mut self, session: &mut Session) -> bool {
+    /// Writes once; returns the bytes that the socket has accepted.
+    fn flush_plain(&mut self, session: &mut Session) -> usize {
         session.refill(self.connection, self.ahead_bytes);
         let mut pieces = [Piece::Bytes(&[]); MAX_PIECES];
         let count = session.outbox(self.connection).pieces(&mut pieces);
         let pieces = pieces.get(..count).unwrap_or_default();
         let offered: usize = pieces.iter().map(Piece::len).sum();
         if offered == 0 {
-            return false;
+            return 0;
         }
         let sent = self.write(pieces);
         self.full = sent < offered;
         session.connection(self.connection).outbox.advance(sent);
-        sent > 0
+        sent
     }
 
-    fn flush_sealed(&mut self, session: &mut Session, buffers: &mut Buffers) -> bool {
+    /// The same for a connection with sealed records. A whole record counts when the socket has accepted a part of it or none: the rest
+    /// is kept.
+    fn flush_sealed(&mut self, session: &mut Session, buffers: &mut Buffers) -> usize {
         let Some(mut records) = self.records.take() else {
-            return false;
+            return 0;
         };
-        let went_on = if records.unsent().is_empty() {
+        let sent = if records.unsent().is_empty() {
             self.seal(&mut records, session, buffers)
         } else {
             let sent = self.write(&[Piece::Bytes(records.unsent())]);
             self.full = sent < records.unsent().len();
             records.sent(sent);
             self.sealed_packets &= self.full;
-            sent > 0
+            sent
         };
         self.records = Some(records);
-        went_on
+        sent
     }
 
-    /// Seals one record and sends it.
+    /// Seals one record and sends it; returns its length.
     fn seal(
         &mut self,
         records: &mut Records,
         session: &mut Session,
         buffers: &mut Buffers,
-    ) -> bool {
+    ) -> usize {
         let queued_bytes = session.outbox(self.connection).short_bytes();
         let sealed = records.seal(&mut buffers.records, |room| {
             session.refill(self.connection, AHEAD_BYTES);
@@ -295,17 +300,17 @@ impl Link {
             Ok(sealed) => sealed,
             Err(cause) => {
                 self.broken = Some(cause);
-                return false;
+                return 0;
             }
         };
         if sealed.is_empty() {
-            return false;
+            return 0;
         }
         let sent = self.write(&[Piece::Bytes(sealed)]);
         self.full = sent < sealed.len();
         self.sealed_packets = self.full && has_packets;
         records.keep_unsent(sealed.get(sent..).unwrap_or_default());
-        true
+        sealed.len()
     }
 
     /// Reads a bounded amount of input, and passes it to the session. Returns whether there was
