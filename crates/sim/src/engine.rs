@@ -262,6 +262,11 @@ impl<E: Copy> Engine<E> {
         is_first
     }
 
+    /// Advances to `at`, by which no event may be pending.
+    pub(crate) fn pass(&mut self, at: Time) {
+        self.now = self.now.max(at);
+    }
+
     /// The next entry; the heap must not have a hole.
     #[inline]
     fn first(&self) -> Option<&Entry<E>> {

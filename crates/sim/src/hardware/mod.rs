@@ -15,9 +15,9 @@
 //! | [`HostCpu`] | a processor of the host: computation, system calls, context switches, interrupts |
 //! | [`Network`] | links, output-queued switches that stop the sender or drop, routes over a [`Topology`], which is a tree |
 //!
-//! A DMA transfer in short: [`HostDma::start`] accepts a job and returns when to call
-//! [`HostDma::advance`] for which channel; each call carries out the next step of a burst on the
-//! bus and returns when to call again, or that the job is finished.
+//! A DMA transfer in short: [`HostDma::start`] accepts a job, [`HostDma::plan`] returns when to call [`HostDma::advance`] for which
+//! channel, and each such call carries out the steps of bursts on the bus that are due, and returns whether the job has ended. Bursts
+//! that nobody can observe are carried out together; who uses the bus besides calls [`HostDma::catch_up`] before.
 
 mod bus;
 mod dma;

@@ -31,26 +31,51 @@ fn engine(channels: Channels) -> HostDma {
 }
 
 /// Runs `jobs`, all started at 0, and returns when each has ended.
-fn run(mut dma: HostDma, jobs: &[Job]) -> Vec<(Time, u64)> {
+fn run(dma: HostDma, jobs: &[Job]) -> Vec<(Time, u64)> {
+    run_beside(dma, jobs, &[]).0
+}
+
+/// The same while a processor writes to the bus at these times, in order; also returns the use of both buses.
+fn run_beside(mut dma: HostDma, jobs: &[Job], writes: &[Time]) -> (Vec<(Time, u64)>, [Shared; 2]) {
     let (mut bus, mut memory) = (bus(), memory());
     let mut events = Engine::new();
-    for &job in jobs {
-        if let Some(wake) = dma.start(0, job) {
-            events.at(wake.at, wake.channel);
-        }
+    for &at in writes {
+        events.at(at, None);
     }
-    let mut ended = Vec::new();
-    while let Some(channel) = events.next() {
-        let advance = dma.advance(events.now(), channel, &mut bus, &mut memory);
-        if let Some(job) = advance.finished {
-            ended.push((events.now(), job.token));
+    let plan = |dma: &mut HostDma, events: &mut Engine<_>, bus: &IoBus, memory: &Memory| {
+        for channel in 0..dma.channels() {
+            if let Some(wake) = dma.plan(channel, bus, memory) {
+                events.at(wake.at, Some(wake.channel));
+            }
         }
-        if let Some(wake) = advance.wake {
-            events.at(wake.at, wake.channel);
+    };
+    for &job in jobs {
+        dma.start(0, job);
+        plan(&mut dma, &mut events, &bus, &memory);
+    }
+    let (mut ended, mut steps) = (Vec::new(), 0);
+    loop {
+        plan(&mut dma, &mut events, &bus, &memory);
+        let Some(event) = events.next() else {
+            break;
+        };
+        let now = events.now();
+        if let Some(channel) = event {
+            if let Some(advance) = dma.advance(now, channel, &mut bus, &mut memory) {
+                steps += advance.steps;
+                ended.extend(advance.finished.map(|job| (now, job.token)));
+            }
+        } else {
+            steps += dma.catch_up((now, 0), &mut bus, &mut memory);
+            bus.programmed_write(now, 8);
         }
     }
     assert!(dma.is_idle());
-    ended
+    assert_eq!(
+        steps,
+        bus.bus().uses() - writes.len() as u64 + jobs.len() as u64
+    );
+    (ended, [bus.bus().clone(), memory.bus().clone()])
 }
 
 fn job(token: u64, direction: Direction, bytes: u64) -> Job {
@@ -122,15 +147,45 @@ fn two_ways_at_a_time_are_faster_but_share_the_bus() {
     assert!(two >= alone);
 }
 
+/// Bursts that are carried out together are those that would have been carried out one by one, whoever else uses the bus meanwhile.
+#[test]
+fn planning_whole_jobs_changes_nothing() {
+    let mut random = causeway_wire::random::SplitMix64::new(7);
+    for round in 0..200 {
+        let jobs: Vec<Job> = (0..1 + random.below(6))
+            .map(|token| match random.below(2) {
+                0 => job(token, Direction::FromHost, random.below(6_000)),
+                _ => job(token, Direction::ToHost, random.below(6_000)),
+            })
+            .collect();
+        let mut writes: Vec<Time> = (0..random.below(40))
+            .map(|_| random.below(100_000 * NANOSECOND))
+            .collect();
+        writes.sort();
+        for channels in [Channels::Any(1), Channels::Any(3), Channels::OneEachWay] {
+            let mut each_step = engine(channels);
+            each_step.plan_each_step();
+            let (one_by_one, used) = run_beside(each_step, &jobs, &writes);
+            let (planned, planned_use) = run_beside(engine(channels), &jobs, &writes);
+            assert_eq!(planned, one_by_one, "round {round}, {channels:?}");
+            let busy =
+                |of: &[Shared; 2]| of.each_ref().map(|of| (of.busy(), of.waited(), of.uses()));
+            assert_eq!(
+                busy(&planned_use),
+                busy(&used),
+                "round {round}, {channels:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn reads_are_refused_once_for_each_burst() {
     let mut dma = engine(Channels::Any(1));
     let (mut bus, mut memory) = (bus(), memory());
-    let mut wake = dma.start(0, job(1, Direction::FromHost, 1_000));
-    while let Some(next) = wake {
-        wake = dma
-            .advance(next.at, next.channel, &mut bus, &mut memory)
-            .wake;
+    dma.start(0, job(1, Direction::FromHost, 1_000));
+    while let Some(next) = dma.plan(0, &bus, &memory) {
+        dma.advance(next.at, next.channel, &mut bus, &mut memory);
     }
     assert_eq!(bus.retries(), 4);
     assert_eq!(bus.bus().uses(), 8);

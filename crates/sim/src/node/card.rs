@@ -20,7 +20,7 @@ use super::host::Armed;
 use super::record::{Mark, Record, Slice, Stage, Track, Unnoticed};
 use super::transfer::{HostTransfer, Purpose, transfer};
 use crate::engine::{Time, duration_at};
-use crate::hardware::{Direction, HostDma, IoBus, Job, Memory, Wake};
+use crate::hardware::{Advance, Direction, HostDma, IoBus, Job, Memory, Wake};
 use crate::profile::Profile;
 use crate::slab::Slab;
 
@@ -125,7 +125,10 @@ pub(crate) struct CardState {
     /// When doorbells were rung of sends whose transfers have not begun, by interface.
     rung: Vec<VecDeque<Time>>,
     costs: Rc<Costs>,
-    processors: Vec<ProcessorState>,
+    /// Here, not on the heap: each turn uses them.
+    processors: [ProcessorState; 2],
+    /// How many of them there are.
+    processor_count: usize,
     polled: bool,
     /// Whether doorbells of receives are noticed without a step of the program.
     silent_receives: bool,
@@ -151,6 +154,7 @@ impl CardState {
         costs: &Rc<Costs>,
         settings: &Settings,
         vis: usize,
+        plans_jobs: bool,
     ) -> Self {
         let length = |queue: DmaQueue| match queue {
             DmaQueue::Software => 1,
@@ -162,10 +166,16 @@ impl CardState {
             generation: 0,
             worked: 0,
         };
+        // Pieces of one transfer follow each other in any engine; how many transfers it holds is counted in `given`.
+        let mut host_dma = HostDma::new(profile.host_dma.clone());
+        // A frame that waits for its data may leave after any burst; and where few events are pending, the next burst is mostly the
+        // next event, so that planning a job would be more work than handling its bursts one by one.
+        if settings.cut_through || !plans_jobs {
+            host_dma.plan_each_step();
+        }
         Self {
             node,
-            // Pieces of one transfer follow each other in any engine; how many transfers it holds is counted in `given`.
-            host_dma: HostDma::new(profile.host_dma.clone()),
+            host_dma,
             bus: IoBus::new(profile.io_bus.clone()),
             memory: Memory::new(profile.memory.clone()),
             transfers: Slab::default(),
@@ -178,7 +188,8 @@ impl CardState {
             unnoticed: Unnoticed::default(),
             rung: vec![VecDeque::new(); vis],
             costs: costs.clone(),
-            processors: vec![processor; 1 + usize::from(settings.two_processors)],
+            processors: [processor; 2],
+            processor_count: 1 + usize::from(settings.two_processors),
             polled: settings.doorbells == Doorbells::Polled,
             silent_receives: settings.doorbells == Doorbells::Polled
                 && settings.receive_descriptors == ReceiveDescriptors::OnArrival,
@@ -199,7 +210,13 @@ impl CardState {
 
     /// How long each of its processors has worked.
     pub(crate) fn processors_busy(&self) -> impl Iterator<Item = Time> + '_ {
-        self.processors.iter().map(|processor| processor.worked)
+        self.processors().iter().map(|processor| processor.worked)
+    }
+
+    fn processors(&self) -> &[ProcessorState] {
+        self.processors
+            .get(..self.processor_count)
+            .unwrap_or_default()
     }
 
     /// How long one poll of a doorbell takes.
@@ -209,13 +226,13 @@ impl CardState {
 
     /// Whether a processor has nothing to do, or spins.
     pub(crate) fn waits(&self) -> bool {
-        let mut processors = self.processors.iter();
+        let mut processors = self.processors().iter();
         processors.any(|processor| processor.doing != Activity::Due)
     }
 
     /// Whether this turn is still valid.
     pub(crate) fn wants_turn(&self, processor: u32, generation: u32) -> bool {
-        self.processors
+        self.processors()
             .get(processor as usize)
             .is_some_and(|state| state.generation == generation)
     }
@@ -238,7 +255,7 @@ impl CardState {
         let poll = self.poll_time();
         let mut polls = [0; 2];
         for (processor, polls) in polls.iter_mut().enumerate() {
-            let Some(&state) = self.processors.get(processor) else {
+            let Some(&state) = self.processors().get(processor) else {
                 break;
             };
             let since = match state.doing {
@@ -379,6 +396,14 @@ impl CardState {
         }
     }
 
+    /// Names where a message's first transfer is noted.
+    pub(crate) fn message_ahead(&self, message: u64, ahead: &impl Ahead) {
+        let place = message as usize % self.remembered.len();
+        if let Some(remembered) = self.remembered.get(place) {
+            ahead.read(remembered);
+        }
+    }
+
     /// Names where the next doorbell of an interface, named before, will be noted.
     pub(crate) fn ring_ahead(&self, vi: u32, ahead: &impl Ahead) {
         if let Some(rung) = self.rung.get(vi as usize) {
@@ -409,7 +434,7 @@ impl CardState {
     /// Schedules a turn of every processor that does not spin, because a deadline has passed.
     pub(crate) fn deadline(&mut self, events: &mut Events) {
         let now = events.now();
-        for processor in 0..self.processors.len() {
+        for processor in 0..self.processor_count {
             let state = self.processors[processor];
             if matches!(state.doing, Activity::Polling(_) | Activity::Idle(_)) {
                 self.schedule(events, processor, now.max(state.busy_until), Activity::Due);
@@ -489,9 +514,15 @@ impl CardState {
         self.net_queue.insert(place, frame);
     }
 
-    /// Passes a piece to the host DMA engine; returns when that continues, if it starts the piece at once.
-    pub(crate) fn start_piece(&mut self, now: Time, number: u32, bytes: u32) -> Option<Wake> {
-        let transfer = self.transfers.get_mut(number)?;
+    /// Passes a piece to the host DMA engine. Returns whether that starts it at once, and how many steps had to be carried out before.
+    pub(crate) fn start_piece(&mut self, now: Time, number: u32, bytes: u32) -> (bool, u64) {
+        let mut steps = 0;
+        if self.host_dma.channels() > 1 {
+            steps = self.catch_up((now, 0));
+        }
+        let Some(transfer) = self.transfers.get_mut(number) else {
+            return (false, steps);
+        };
         transfer.started = transfer.started.min(now);
         let direction = match transfer.purpose {
             Purpose::ReadDescriptor | Purpose::ReadData => Direction::FromHost,
@@ -503,7 +534,31 @@ impl CardState {
             bytes: u64::from(bytes),
             stamp: transfer.stamp,
         };
-        self.host_dma.start(now, job)
+        (self.host_dma.start(now, job), steps)
+    }
+
+    /// [`HostDma::catch_up`].
+    pub(crate) fn catch_up(&mut self, before: (Time, Time)) -> u64 {
+        let (bus, memory) = (&mut self.bus, &mut self.memory);
+        self.host_dma.catch_up(before, bus, memory)
+    }
+
+    /// [`HostDma::advance`].
+    pub(crate) fn advance(&mut self, now: Time, channel: usize) -> Option<Advance> {
+        let (bus, memory) = (&mut self.bus, &mut self.memory);
+        self.host_dma.advance(now, channel, bus, memory)
+    }
+
+    /// [`HostDma::advance_while`].
+    #[inline]
+    pub(crate) fn advance_while(&mut self, channel: usize, goes_on: impl FnMut(Time) -> bool) {
+        let (bus, memory) = (&mut self.bus, &mut self.memory);
+        self.host_dma.advance_while(channel, bus, memory, goes_on);
+    }
+
+    /// [`HostDma::plan`].
+    pub(crate) fn plan(&mut self, channel: usize) -> Option<Wake> {
+        self.host_dma.plan(channel, &self.bus, &self.memory)
     }
 }
 

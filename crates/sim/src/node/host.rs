@@ -229,6 +229,8 @@ pub(crate) struct ProcessState {
     pub(crate) state: State,
     /// Its own clock.
     pub(crate) clock: Time,
+    /// When its next event was scheduled.
+    pub(crate) scheduled: Time,
     /// Its virtual interfaces.
     pub(crate) vis: Vec<u32>,
     /// Its completion queue.
@@ -253,6 +255,7 @@ impl ProcessState {
             program,
             state: State::Running,
             clock: 0,
+            scheduled: 0,
             vis: Vec::new(),
             queue: None,
             entries: VecDeque::new(),

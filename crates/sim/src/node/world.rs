@@ -1,6 +1,7 @@
 //! The loop over events.
 
 mod ahead;
+mod dma;
 mod observe;
 mod receive;
 
@@ -18,7 +19,7 @@ use super::record::{Mark, Record, Slice, Stage, Track};
 use super::stops::Stops;
 use super::transfer::{HostTransfer, Purpose};
 use crate::engine::Time;
-use crate::hardware::{Advance, HostCpu, Network, Wake};
+use crate::hardware::{HostCpu, Network};
 use crate::profile::{Profile, Waits};
 use crate::slab::Slab;
 
@@ -97,6 +98,7 @@ impl World {
         let stops = Stops::new(network.outages());
         let mut events = Events::default();
         let costs = Rc::new(card::costs(&profile));
+        let many = built.len() >= MANY_NODES;
         let mut nodes = Vec::with_capacity(built.len());
         for (number, built) in built.into_iter().enumerate() {
             let node = number as u32;
@@ -104,7 +106,14 @@ impl World {
                 events.at(0, Event::Process { node, process });
             }
             nodes.push(Node {
-                card: CardState::new(node, &profile, &costs, &settings, built.host.vis.len()),
+                card: CardState::new(
+                    node,
+                    &profile,
+                    &costs,
+                    &settings,
+                    built.host.vis.len(),
+                    many,
+                ),
                 firmware: built.firmware,
                 host: built.host,
                 cpus: (0..profile.host.processors)
@@ -123,8 +132,8 @@ impl World {
             profile,
             events,
             network,
-            fetches_ahead: nodes.len() >= MANY_NODES,
-            gathers_after: match nodes.len() >= MANY_NODES {
+            fetches_ahead: many,
+            gathers_after: match many {
                 true => MANY_EVENTS,
                 false => u64::MAX,
             },
@@ -148,9 +157,15 @@ impl World {
         self.events.now()
     }
 
-    /// The number of events that were handled.
+    /// The number of events that were handled. Each step of a burst on an I/O bus is one, whether it was scheduled or carried out
+    /// together with others.
     pub fn events_handled(&self) -> u64 {
         self.events.handled()
+    }
+
+    /// The number of events that were scheduled one by one.
+    pub fn events_scheduled(&self) -> u64 {
+        self.events.scheduled()
     }
 
     /// The network.
@@ -168,6 +183,7 @@ impl World {
                 self.handle(event);
                 self.gather_after_many();
             }
+            self.catch_up(end.saturating_add(1));
         }
         self.ended()
     }
@@ -219,9 +235,10 @@ impl World {
                 bytes,
             } => {
                 let card = &mut self.nodes[node as usize].card;
-                let wake = card.start_piece(self.events.now(), transfer, bytes);
-                if let Some(wake) = wake {
-                    self.wake_host_dma(node, wake);
+                let (begins, steps) = card.start_piece(self.events.now(), transfer, bytes);
+                self.events.carried_out(steps);
+                if begins {
+                    self.begin_host_dma(node);
                 }
                 self.send_if_idle(node);
             }
@@ -390,57 +407,6 @@ impl World {
             shadow,
         };
         place.firmware.input(now, doorbell);
-    }
-
-    /// Has the host DMA engine continue at a later time: at once, if nothing happens before and no frame waits for its data.
-    fn wake_host_dma(&mut self, node: u32, wake: Wake) {
-        if !self.nodes[node as usize].card.holds_frames() && self.events.goes_on(wake.at) {
-            self.host_dma(node, wake.channel);
-        } else {
-            let channel = wake.channel as u32;
-            self.events.at(wake.at, Event::HostDma { node, channel });
-        }
-    }
-
-    fn host_dma(&mut self, node: u32, channel: usize) {
-        let card = &mut self.nodes[node as usize].card;
-        let holds_frames = card.holds_frames();
-        let job = loop {
-            let now = self.events.now();
-            let (bus, memory) = (&mut card.bus, &mut card.memory);
-            let Advance { finished, wake } = card.host_dma.advance(now, channel, bus, memory);
-            if let Some(Wake { at, channel }) = wake {
-                if finished.is_none() && !holds_frames && self.events.goes_on(at) {
-                    continue;
-                }
-                let channel = channel as u32;
-                self.events.at(at, Event::HostDma { node, channel });
-            }
-            match finished {
-                Some(job) => break job,
-                None => {
-                    self.job_ahead(node, channel);
-                    return;
-                }
-            }
-        };
-        let number = job.token as u32;
-        if let Some(frame) = card.piece_done(number, job.bytes) {
-            self.filled(node, frame);
-        }
-        let card = &mut self.nodes[node as usize].card;
-        let Some(transfer) = card.transfers.get(number) else {
-            return;
-        };
-        if transfer.pieces_left > 0 {
-            return;
-        }
-        let follows = transfer.follows;
-        if follows.is_some_and(|buffer| card.coming.iter().any(|coming| coming.buffer == buffer)) {
-            card.short.push(number);
-        } else if let Some(transfer) = card.transfers.remove(number) {
-            self.host_transfer_done(node, &transfer);
-        }
     }
 
     fn host_transfer_done(&mut self, node: u32, transfer: &HostTransfer) {
@@ -704,13 +670,17 @@ impl World {
         };
         if let Some(to) = self.stops.until(node, now) {
             state.clock = state.clock.max(to);
+            state.scheduled = now;
             self.events.at(to, Event::Process { node, process });
             return;
         }
         if let State::Ringing { vi, side, slot } = state.state {
+            let steps = place.card.catch_up((now, state.scheduled));
+            self.events.carried_out(steps);
             let posted = place.card.bus.programmed_write(now, DOORBELL_BYTES);
             state.clock = posted.accepted.max(now);
             state.state = State::Running;
+            let is_shared = place.card.host_dma.is_shared();
             let doorbell = Event::Doorbell {
                 node,
                 vi,
@@ -718,6 +688,9 @@ impl World {
                 slot,
             };
             self.events.at(posted.delivered, doorbell);
+            if is_shared {
+                self.plan_host_dma(node);
+            }
             self.rung_ahead(node, vi, side);
         }
         let place = &mut self.nodes[node as usize];
@@ -748,6 +721,7 @@ impl World {
             message: None,
         });
         state.clock = span.end;
+        state.scheduled = now;
         self.events.at(span.end, Event::Process { node, process });
         self.doorbell_ahead(node, process);
     }

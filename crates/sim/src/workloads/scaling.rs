@@ -126,6 +126,10 @@ pub struct Outcome {
     pub messages: u64,
     /// The number of events.
     pub events: u64,
+    /// How many of them were scheduled one by one: the others are bursts that were carried out together.
+    pub scheduled: u64,
+    /// The virtual time at the end.
+    pub simulated: Time,
 }
 
 impl Load {
@@ -426,6 +430,8 @@ pub fn recorded(
         wait: sums.send_wait / sums.sends_noticed.max(1),
         messages: sum.messages,
         events: world.events_handled(),
+        scheduled: world.events_scheduled(),
+        simulated: world.now(),
     };
     Ok((outcome, world.record))
 }
@@ -461,9 +467,14 @@ fn build(
     let mut settings = settings.clone();
     settings.limits.posted_per_queue = depth.max(2);
     settings.limits.descriptors_per_queue = depth.max(2);
-    settings.limits.buffers = 2 * posted + 64;
+    // What can be in use and no more, as it is memory that a large cluster's cards do not have in a cache: half of what is posted are
+    // sends, each with as many frames at a time as it has.
+    let frames_each = load.bytes.div_ceil(settings.frame_bytes);
+    let frames_each = frames_each.clamp(1, settings.limits.frames_per_message);
+    let sending = posted / 2 * frames_each;
+    settings.limits.buffers = posted + 32 + sending.min(posted) + 32;
     settings.limits.receive_buffers = posted + 32;
-    settings.limits.frames = 2 * posted + 64;
+    settings.limits.frames = sending.min(2 * posted) + 64;
     let mut plan = Plan::new(profile.clone(), settings, topology);
     plan.longest_message = load.bytes;
     let queues = match load.completion_queue {

@@ -56,6 +56,10 @@ impl World {
         if !self.fetches_ahead || !dma.is_ending(channel) {
             return;
         }
+        // The queue itself is a round long, too.
+        if let Some(later) = dma.waiting(4) {
+            Cache.read(later);
+        }
         if let Some(third) = dma.waiting(1) {
             Cache.read(place.card.transfers.place(third.token as u32));
         }
@@ -82,6 +86,7 @@ impl World {
             return;
         };
         let token = transfer.token;
+        place.card.message_ahead(transfer.message, &Cache);
         place.firmware.purpose_ahead(DmaEngine::Host, token, &Cache);
         match transfer.purpose {
             Purpose::ReadDescriptor | Purpose::ReadData => {

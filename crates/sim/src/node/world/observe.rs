@@ -4,7 +4,7 @@ use causeway_wire::vi::{Status, status};
 
 use super::{Vi, World};
 use crate::engine::Time;
-use crate::statistics::{Busy, Resource, Statistics};
+use crate::statistics::{Busy, Resource};
 
 impl World {
     /// Also records distributions of latencies, events over time, and use, from `from` on.
@@ -43,20 +43,26 @@ impl World {
 
     /// Takes the samples of the timeline that are due before an event at `at`.
     fn sample(&mut self, at: Time) {
-        let busy = self.busy();
-        let sums = busy
-            .each_ref()
-            .map(|of| (of.len() as u64, of.iter().sum::<Time>()));
-        let Some(statistics) = &mut self.record.statistics else {
-            return;
-        };
-        if statistics.busy.iter().all(Vec::is_empty) {
-            statistics.busy = busy;
-        }
-        while statistics.timeline.due() <= at {
-            let due = statistics.timeline.due();
+        while let Some(due) = self.due().filter(|due| *due <= at) {
+            self.catch_up(due);
+            let busy = self.busy();
+            let sums = busy
+                .each_ref()
+                .map(|of| (of.len() as u64, of.iter().sum::<Time>()));
+            let Some(statistics) = &mut self.record.statistics else {
+                return;
+            };
+            if statistics.busy.iter().all(Vec::is_empty) {
+                statistics.busy = busy;
+            }
             statistics.timeline.sample(due, &sums);
         }
+    }
+
+    /// When the timeline's next sample is due.
+    fn due(&self) -> Option<Time> {
+        let statistics = self.record.statistics.as_ref()?;
+        Some(statistics.timeline.due())
     }
 
     /// Ends the statistics at the present, and reduces use to that since their beginning.
@@ -80,20 +86,26 @@ impl World {
         while let Some(event) = self.events.next_by(end) {
             let now = self.events.now();
             if now >= due {
-                let statistics = &self.record.statistics;
-                let next = |of: &Option<Box<Statistics>>| {
-                    of.as_ref().map_or(Time::MAX, |of| of.timeline.due())
-                };
-                due = next(statistics);
-                if now >= due {
-                    self.sample(now);
-                    due = next(&self.record.statistics);
-                }
+                self.sample(now);
+                due = self.due().unwrap_or(Time::MAX);
             }
             self.events.stop_before(due);
             self.handle(event);
             self.gather_after_many();
         }
+        // Steps of host DMA engines, which are events too, may follow the last one of the queue.
+        while let Some(due) = self.due().filter(|due| *due <= end) {
+            self.catch_up(due);
+            let next = self
+                .nodes
+                .iter()
+                .filter_map(|node| node.card.host_dma.next_step());
+            if next.min().is_none_or(|next| next > end) {
+                break;
+            }
+            self.sample(due);
+        }
+        self.catch_up(end.saturating_add(1));
     }
 
     /// Counts the message of a receive whose status is in memory, unless it came with an error.
