@@ -5,7 +5,7 @@ use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::collective::{Blocks, Reduction, Scan};
-use causeway_mpi::error::Result;
+use causeway_mpi::error::{Error, Result};
 use causeway_mpi::operation::Operation;
 use causeway_mpi::process::Process;
 use causeway_mpi::steps::Steps;
@@ -127,14 +127,40 @@ impl Role {
     }
 }
 
+/// The last of several names: the communicator of an operation.
+macro_rules! last {
+    ($one:ident) => { $one };
+    ($first:ident, $($others:ident),+) => { $crate::collective::last!($($others),+) };
+}
+pub(crate) use last;
+
+/// Has the other processes notified that an operation is not begun here, because of this error. Returns the error.
+#[cold]
+pub(crate) fn refused(comm: Handle, error: Error) -> Error {
+    let refused = with(|process, _| Ok(process.refuse_collective(comm, error.clone())));
+    refused.unwrap_or(error)
+}
+
+/// Likewise for a persistent operation.
+#[cold]
+pub(crate) fn refused_persistent(comm: Handle, error: Error) -> Error {
+    let refused = with(|process, _| Ok(process.refuse_persistent(comm, error.clone())));
+    refused.unwrap_or(error)
+}
+
 /// Defines operations' nonblocking and persistent forms by their steps.
 macro_rules! later_forms {
     ($called:literal $icalled:literal $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*)) => {
         pub(crate) unsafe fn $nonblocking($($name: $ty,)* request: *mut Handle) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                let steps = $steps($($name),*)?;
+                let steps = $steps($($name),*)
+                    .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), error))?;
                 let handle = $crate::library::with(|process, _| {
+                    let comm = $crate::collective::last!($($name),*);
+                    process
+                        .check_room_for_request()
+                        .map_err(|error| process.refuse_collective(comm, error))?;
                     let active = process.begin(steps.called($icalled))?;
                     process.keep(active)
                 })?;
@@ -146,9 +172,17 @@ macro_rules! later_forms {
         pub(crate) unsafe fn $persistent($($name: $ty,)* _info: Handle, request: *mut Handle) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                let steps = $steps($($name),*)?;
+                let steps = $steps($($name),*)
+                    .map_err(|error| $crate::collective::refused_persistent($crate::collective::last!($($name),*), error))?;
                 let name = concat!($called, "_init");
-                request.write($crate::library::with(|process, _| process.plan_steps(steps.called(name)))?);
+                let comm = $crate::collective::last!($($name),*);
+                let handle = $crate::library::with(|process, _| {
+                    process
+                        .check_room_for_request()
+                        .map_err(|error| process.refuse_persistent(comm, error))?;
+                    process.plan_steps(steps.called(name))
+                })?;
+                request.write(handle);
             }
             Ok(())
         }
@@ -161,7 +195,8 @@ macro_rules! forms {
     ($($called:literal $icalled:literal $blocking:ident, $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*);)*) => {$(
         pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
-            let steps = unsafe { $steps($($name),*) }?;
+            let steps = unsafe { $steps($($name),*) }
+                .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), error))?;
             let active = $crate::library::with(|process, _| process.begin(steps.called($called)))?;
             $crate::library::complete(active).map(drop)
         }
@@ -177,10 +212,11 @@ macro_rules! forms_in_areas {
         pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                if node::$blocking($($name),*)? {
+                if node::$blocking($called, $($name),*)? {
                     return Ok(());
                 }
-                let steps = $steps($($name),*)?;
+                let steps = $steps($($name),*)
+                    .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), error))?;
                 let active = with(|process, _| process.begin(steps.called($called)))?;
                 complete(active).map(drop)
             }
@@ -424,7 +460,9 @@ unsafe fn start_allgather(
 ) -> Result<Steps> {
     let layout = Layout::Even(recvcount, recvtype);
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) }
+    let steps =
+        unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) };
+    steps.map(Steps::exact)
 }
 
 unsafe fn start_allgatherv(

@@ -70,8 +70,8 @@ pub struct Communicator {
     pub(crate) peers: Arc<[Peer]>,
     /// All processes, for collective operations: the peers, and behind them the local group of an inter-communicator.
     pub(crate) everyone: Arc<[Peer]>,
-    /// Collective operations so far: each has a tag of its own.
-    pub(crate) collectives: u32,
+    /// Collective operations so far: each has a number, and its messages have a tag made of that.
+    pub(crate) collectives: u64,
     /// The same for persistent operations.
     pub(crate) kept_collectives: u32,
     pub(crate) name: Vec<u8>,

@@ -495,6 +495,7 @@ impl Process {
         if self.parent == Some(handle) {
             self.parent = None;
         }
+        self.end_area_use(handle);
         Ok(self.communicators.remove(handle)?.error_handler)
     }
 

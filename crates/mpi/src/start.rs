@@ -109,8 +109,11 @@ impl Process {
 
     fn finish_here(&mut self) -> Result<()> {
         // All messages that other processes wait for have been received by then.
-        while self.buffers.has_any() {
-            self.wait_for_news(|process| Ok((!process.buffers.has_any()).then_some(())))?;
+        while self.buffers.has_awaited() {
+            self.wait_for_news(|process| Ok((!process.buffers.has_awaited()).then_some(())))?;
+        }
+        for handle in Vec::from_iter(self.communicators.handles()) {
+            self.end_area_use(handle);
         }
         self.disconnect_other_programs();
         let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");

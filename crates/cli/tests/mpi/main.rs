@@ -230,6 +230,36 @@ fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
 }
 
 #[test]
+fn lengths_that_differ_between_ranks_are_errors_and_no_rank_waits_for_ever() {
+    succeeds("lengths");
+    let environment = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    for processes in [2, 3, 4] {
+        let output = run_with(processes, &compile("lengths"), &["messages"], &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
+fn calls_that_a_rank_does_not_begin_concern_the_others_only_if_they_have_begun_them() {
+    succeeds("refusals");
+    let environment = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    let output = run_with(3, &compile("refusals"), &["messages"], &environment);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn requests_that_cannot_be_made_and_handles_that_are_none_leave_the_others_as_they_are() {
+    let program = compile("requests-wrong");
+    for processes in [1, 2, 3] {
+        let output = run(processes, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
 fn random_sequences_of_collective_operations() {
     let program = compile("sequences");
     for (processes, environment) in [
