@@ -136,15 +136,15 @@ pub(crate) use last;
 
 /// Has the other processes notified that an operation is not begun here, because of this error. Returns the error.
 #[cold]
-pub(crate) fn refused(comm: Handle, error: Error) -> Error {
-    let refused = with(|process, _| Ok(process.refuse_collective(comm, error.clone())));
+pub(crate) fn refused(comm: Handle, called: &'static str, error: Error) -> Error {
+    let refused = with(|process, _| Ok(process.refuse_collective(comm, called, error.clone())));
     refused.unwrap_or(error)
 }
 
 /// Likewise for a persistent operation.
 #[cold]
-pub(crate) fn refused_persistent(comm: Handle, error: Error) -> Error {
-    let refused = with(|process, _| Ok(process.refuse_persistent(comm, error.clone())));
+pub(crate) fn refused_persistent(comm: Handle, called: &'static str, error: Error) -> Error {
+    let refused = with(|process, _| Ok(process.refuse_persistent(comm, called, error.clone())));
     refused.unwrap_or(error)
 }
 
@@ -155,12 +155,12 @@ macro_rules! later_forms {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
                 let steps = $steps($($name),*)
-                    .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), error))?;
+                    .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), $icalled, error))?;
                 let handle = $crate::library::with(|process, _| {
                     let comm = $crate::collective::last!($($name),*);
                     process
                         .check_room_for_request()
-                        .map_err(|error| process.refuse_collective(comm, error))?;
+                        .map_err(|error| process.refuse_collective(comm, $icalled, error))?;
                     let active = process.begin(steps.called($icalled))?;
                     process.keep(active)
                 })?;
@@ -173,13 +173,13 @@ macro_rules! later_forms {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
                 let steps = $steps($($name),*)
-                    .map_err(|error| $crate::collective::refused_persistent($crate::collective::last!($($name),*), error))?;
+                    .map_err(|error| $crate::collective::refused_persistent($crate::collective::last!($($name),*), concat!($called, "_init"), error))?;
                 let name = concat!($called, "_init");
                 let comm = $crate::collective::last!($($name),*);
                 let handle = $crate::library::with(|process, _| {
                     process
                         .check_room_for_request()
-                        .map_err(|error| process.refuse_persistent(comm, error))?;
+                        .map_err(|error| process.refuse_persistent(comm, name, error))?;
                     process.plan_steps(steps.called(name))
                 })?;
                 request.write(handle);
@@ -196,7 +196,7 @@ macro_rules! forms {
         pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             let steps = unsafe { $steps($($name),*) }
-                .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), error))?;
+                .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), $called, error))?;
             let active = $crate::library::with(|process, _| process.begin(steps.called($called)))?;
             $crate::library::complete(active).map(drop)
         }
@@ -216,7 +216,7 @@ macro_rules! forms_in_areas {
                     return Ok(());
                 }
                 let steps = $steps($($name),*)
-                    .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), error))?;
+                    .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), $called, error))?;
                 let active = with(|process, _| process.begin(steps.called($called)))?;
                 complete(active).map(drop)
             }

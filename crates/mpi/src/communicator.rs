@@ -6,6 +6,7 @@ use causeway_engine::types::Addr;
 
 use crate::abi;
 use crate::attributes::Attributes;
+use crate::ending::Ending;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -83,6 +84,8 @@ pub struct Communicator {
     pub(crate) topology: Option<crate::topology::Topology>,
     /// The shared memory in which its processes do collective operations.
     pub(crate) node: Node,
+    /// Which processes begin no more of them, and calls that this one has not begun.
+    pub(crate) ending: Ending,
 }
 
 impl Communicator {
@@ -104,6 +107,7 @@ impl Communicator {
             info: Info::default(),
             topology: None,
             node: Node::default(),
+            ending: Ending::default(),
         }
     }
 

@@ -14,7 +14,6 @@ use causeway_transport::slab::Slab;
 use causeway_wire::contact::CALLS_IN_AREAS;
 
 use crate::abi;
-use crate::buffering::OPTIONAL;
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
@@ -38,8 +37,19 @@ const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 /// After how long it looks again if calls were compared before: another rank's call may turn out to be another one when it is made.
 const BEFORE_LOOKING_AGAIN: Duration = Duration::from_secs(1);
 
-/// From here on, tags are those of persistent operations.
+/// From here on, tags are those of persistent operations, of which there are so many.
 const FIRST_KEPT: u32 = 1 << 31;
+const KEPT_TAGS: u32 = FIRST_KEPT - 2;
+/// The tag of the barrier in `MPI_Finalize`, and that of statements that a process takes no further part ([`crate::ending`]).
+pub(crate) const FINISHING: u32 = FIRST_KEPT + KEPT_TAGS;
+pub(crate) const ENDING: u32 = FINISHING + 1;
+
+/// Whether a tag is that of an operation or of one behind it, of the same kind.
+pub(crate) fn is_at_or_behind(tag: u32, of: u32) -> bool {
+    let distance = tag.wrapping_sub(of) % FIRST_KEPT;
+    let is_alike = tag < FINISHING && (tag < FIRST_KEPT) == (of < FIRST_KEPT);
+    is_alike && distance < FIRST_KEPT / 2
+}
 
 /// A process's notification that it has given up an operation.
 #[derive(Debug)]
@@ -212,7 +222,7 @@ fn check_length(
     }
 }
 
-fn among(communicator: &Communicator, tag: u32) -> Among {
+pub(crate) fn among(communicator: &Communicator, tag: u32) -> Among {
     Among {
         channel: Channel::Collectives,
         context: communicator.context(Channel::Collectives),
@@ -239,8 +249,14 @@ impl Communicator {
     /// Takes the tag of the next persistent operation.
     fn take_kept_tag(&mut self) -> u32 {
         let tag = self.kept_collectives;
-        self.kept_collectives = (tag + 1) % FIRST_KEPT;
+        self.kept_collectives = (tag + 1) % KEPT_TAGS;
         FIRST_KEPT | tag
+    }
+
+    /// The tags of the next operation's messages, and of the next persistent one's.
+    pub(crate) fn next_tags(&self) -> (u32, u32) {
+        let tag = (self.collectives % u64::from(FIRST_KEPT)) as u32;
+        (tag, FIRST_KEPT | self.kept_collectives)
     }
 }
 
@@ -395,7 +411,12 @@ impl Process {
     /// Notifies the other processes of a communicator that this one does not begin a collective operation, because of this error: they may wait for it. Not if it is the error
     /// of an operation that was begun. An error of arguments leaves no trace either: it may be that only this process has called. Returns the error.
     #[cold]
-    pub fn refuse_collective(&mut self, communicator: usize, error: Error) -> Error {
+    pub fn refuse_collective(
+        &mut self,
+        communicator: usize,
+        name: &'static str,
+        error: Error,
+    ) -> Error {
         if error.communicator().is_some() {
             return error;
         }
@@ -403,6 +424,7 @@ impl Process {
             return error;
         };
         if found.take_agreed().is_none() && error.is_of_arguments() {
+            self.note_refused(communicator, name, &error);
             return error.on(communicator);
         }
         let of = (Channel::Collectives, found.take_tag());
@@ -413,11 +435,17 @@ impl Process {
 
     /// Likewise for a persistent operation: those of the others fail whenever they are started.
     #[cold]
-    pub fn refuse_persistent(&mut self, communicator: usize, error: Error) -> Error {
+    pub fn refuse_persistent(
+        &mut self,
+        communicator: usize,
+        name: &'static str,
+        error: Error,
+    ) -> Error {
         let Ok(found) = self.communicator_mut(communicator) else {
             return error;
         };
         if error.is_of_arguments() {
+            self.note_refused(communicator, name, &error);
             return error.on(communicator);
         }
         let of = (Channel::Collectives, found.take_kept_tag());
@@ -434,17 +462,7 @@ impl Process {
         (channel, tag): (Channel, u32),
         class: i32,
     ) {
-        let class = Memory::from_vec(class.to_le_bytes().to_vec());
-        let own = self.peers[self.rank as usize].addr;
-        for peer in peers {
-            let is_lost = self.endpoint.loss(peer.addr).is_some();
-            if peer.addr != own && !is_lost {
-                let word = MpiPattern::word(peer.context + channel.failures(), tag);
-                // A process that cannot be notified will notice that the connection is lost.
-                let class = std::slice::from_ref(&class);
-                let _ = self.post_unattended(peer.addr, class, word, OPTIONAL);
-            }
-        }
+        self.notify_all(peers, channel, tag, class.to_le_bytes().to_vec());
     }
 
     /// Ends a schedule with an error; operations in progress are cancelled.
@@ -474,6 +492,15 @@ impl Process {
             if let Some(schedule) = self.schedules.get_mut(at) {
                 schedule.agreed = Some(agreed);
             }
+        }
+        let Some(schedule) = self.schedules.get(at) else {
+            return Ok(());
+        };
+        if let (Channel::Collectives, tag) = (schedule.channel, schedule.tag)
+            && let Some(error) = self.look_for_ending(schedule.communicator, tag)
+        {
+            self.end_with(at, error);
+            return Ok(());
         }
         let Some(schedule) = self.schedules.get_mut(at) else {
             return Ok(());

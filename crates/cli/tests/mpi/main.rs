@@ -249,6 +249,35 @@ fn calls_that_a_rank_does_not_begin_concern_the_others_only_if_they_have_begun_t
     assert!(output.status.success(), "{errors}");
 }
 
+/// Runs a case of the program `ends`; prints what it says if it fails.
+fn ends_well(processes: u32, case: &str, environment: &[(&str, &str)]) {
+    let arguments = Vec::from_iter(case.split(' '));
+    let output = run_with(processes, &compile("ends"), &arguments, environment);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{processes}, {case}: {errors}");
+}
+
+#[test]
+fn a_rank_that_ends_leaves_none_waiting_in_an_operation() {
+    let uses = ["odd first used", "odd last new", "others last used"];
+    for operation in 0..15 {
+        for (at, of) in uses.iter().enumerate() {
+            let (late, use_of) = of.split_once(' ').unwrap_or_default();
+            let bytes = ["4", "60000", "500000"][(operation + at) % 3];
+            let how = ["refuse", "free"][(operation / 3 + at) % 2];
+            let case = format!("{operation} {bytes} {how} {use_of} {late}");
+            ends_well([2, 3, 5][at], &case, &[]);
+        }
+    }
+    let tcp = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    ends_well(3, "5 4 refuse last used others", &tcp);
+    ends_well(3, "0 60000 free first new odd", &tcp);
+    ends_well(1, "0 4 refuse first used odd", &[]);
+    for case in ["0 4", "0 500000", "5 4", "9 4", "11 4", "14 4"] {
+        ends_well(3, &format!("{case} skip last used others"), &[]);
+    }
+}
+
 #[test]
 fn requests_that_cannot_be_made_and_handles_that_are_none_leave_the_others_as_they_are() {
     let program = compile("requests-wrong");

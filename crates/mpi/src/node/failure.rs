@@ -18,6 +18,8 @@ pub(crate) enum Failure {
         class: i32,
         phase: u64,
     },
+    /// A rank begins no operation from this phase on: it has freed the communicator, or has called `MPI_Finalize`.
+    Ended { rank: u32, phase: u64 },
     /// Operations fail from this phase on; the process that has found it describes it a little later.
     Undescribed { phase: u64 },
 }
@@ -42,6 +44,7 @@ impl Failure {
                 phase,
             } => [3 | ranks(*rank, 0), call.word(), *class as u64, *phase],
             Self::Undescribed { phase } => [4, 0, 0, *phase],
+            Self::Ended { rank, phase } => [5 | ranks(*rank, 0), 0, 0, *phase],
         }
     }
 
@@ -64,6 +67,10 @@ impl Failure {
                 phase: words[3],
             }),
             4 => Some(Self::Undescribed { phase: words[3] }),
+            5 => Some(Self::Ended {
+                rank: rank(8),
+                phase: words[3],
+            }),
             _ => Some(Self::Lost(rank(8))),
         }
     }
@@ -74,6 +81,7 @@ impl Failure {
             Self::Lost(_) => None,
             Self::Differs { phase, .. }
             | Self::Refused { phase, .. }
+            | Self::Ended { phase, .. }
             | Self::Undescribed { phase } => Some(*phase),
         }
     }
@@ -110,6 +118,12 @@ impl Failure {
                     format!("{earlier}rank {rank} has not begun {call}, because of its arguments");
                 (*class, text)
             }
+            Self::Ended { rank, .. } => {
+                let text = format!(
+                    "rank {rank} has called MPI_Finalize or has freed the communicator, and takes no part in this operation"
+                );
+                (abi::ERR_NOT_SAME, text)
+            }
             Self::Undescribed { .. } => {
                 let text = format!("{earlier}another rank's call does not belong to this one");
                 (abi::ERR_NOT_SAME, text)
@@ -140,6 +154,7 @@ mod tests {
                 phase: 7,
             },
             Failure::Undescribed { phase: 9 },
+            Failure::Ended { rank: 63, phase: 8 },
         ];
         for failure in all {
             assert_eq!(Failure::decode(failure.encode()), Some(failure));

@@ -204,6 +204,7 @@ impl Process {
         }
         let call = Call::named(name);
         if error.is_of_arguments() {
+            self.note_refused(communicator, name, &error);
             if let Ok(found) = self.communicator_mut(communicator)
                 && let Node::Ready(ready) = &mut found.node
             {
@@ -220,7 +221,7 @@ impl Process {
             Ok(Found::Area(area, number)) if area.is_too_late() => {
                 let failed = self.begin_too_late(communicator, &area, number, call);
                 Err(match failed {
-                    Ok(_) => self.refuse_collective(communicator, error),
+                    Ok(_) => self.refuse_collective(communicator, name, error),
                     Err(_) => error.on(communicator),
                 })
             }
@@ -236,7 +237,7 @@ impl Process {
                 Err(error.on(communicator))
             }
             Ok(Found::Make) => Ok(Started::Make),
-            Ok(Found::None) | Err(_) => Err(self.refuse_collective(communicator, error)),
+            Ok(Found::None) | Err(_) => Err(self.refuse_collective(communicator, name, error)),
         }
     }
 

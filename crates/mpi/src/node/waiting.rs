@@ -247,16 +247,13 @@ impl Process {
         Some(self.give_up_area(communicator, &agreed.area, &failure, of, agreed.call))
     }
 
-    /// This process calls no further operation on a communicator. If it has refused one because of its arguments, others may still wait for it there.
+    /// This process calls no further operation on a communicator, and others may still wait for it there.
     pub(crate) fn end_area_use(&mut self, communicator: usize) {
         let Ok(Node::Ready(ready)) = self.communicator(communicator).map(|found| &found.node)
         else {
             return;
         };
-        let Some(refusal) = ready.refusal else {
-            return;
-        };
-        let area = Arc::clone(&ready.area);
+        let (area, refusal) = (Arc::clone(&ready.area), ready.refusal);
         let is_theirs = self
             .count_refused(communicator, &area, Call::none())
             .is_some();
@@ -264,7 +261,10 @@ impl Process {
             found.collectives += u64::from(is_theirs);
         }
         let phase = area.next_phase();
-        area.report(&Refusal { phase, ..refusal }.failure(area.rank), phase);
+        let rank = area.rank;
+        let ended = Failure::Ended { rank, phase };
+        let failure = refusal.map_or(ended, |refusal| Refusal { phase, ..refusal }.failure(rank));
+        area.report(&failure, phase);
         self.wake_ranks(communicator, !(1 << area.rank));
     }
 }
