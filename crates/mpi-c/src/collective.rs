@@ -6,13 +6,12 @@ use std::ffi::{c_int, c_void};
 use causeway_mpi::abi;
 use causeway_mpi::collective::{Blocks, Reduction, Scan};
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::operation::Operation;
 use causeway_mpi::process::Process;
 use causeway_mpi::steps::Steps;
 
-use crate::library::{Handles, complete, enter, with};
+use crate::library::{Handles, complete, with};
 use crate::node;
-use crate::types::{Callback, Handle, In, Numbers, Out, array, is_in_place, too_many};
+use crate::types::{Handle, In, Numbers, Out, array, is_in_place, too_many};
 
 /// Blocks of elements, as calls describe them.
 #[derive(Clone, Copy)]
@@ -760,53 +759,4 @@ macro_rules! scans {
 scans! {
     start_scan, Scan::Inclusive;
     start_exscan, Scan::Exclusive;
-}
-
-/// # Safety
-/// The pointer is valid for writes.
-unsafe fn create(
-    function: Callback,
-    commute: c_int,
-    is_large: bool,
-    op: *mut Handle,
-) -> Result<()> {
-    let operation = Operation {
-        function: function.expose_provenance(),
-        is_large,
-        commutes: commute != 0,
-    };
-    let new = enter(|library| library.operations.insert(operation))?;
-    // SAFETY: the caller's promise.
-    unsafe { op.write(new) };
-    Ok(())
-}
-
-pub(crate) unsafe fn op_create(user_fn: Callback, commute: c_int, op: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { create(user_fn, commute, false, op) }
-}
-
-pub(crate) unsafe fn op_create_c(user_fn: Callback, commute: c_int, op: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { create(user_fn, commute, true, op) }
-}
-
-pub(crate) unsafe fn op_free(op: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe {
-        let handle = op.read();
-        enter(|library| library.operations.remove(handle))?;
-        op.write(abi::OP_NULL);
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn op_commutative(op: Handle, commute: *mut c_int) -> Result<()> {
-    let commutes = enter(|library| match op {
-        abi::SUM..=abi::NO_OP => Ok(op != abi::REPLACE && op != abi::NO_OP),
-        other => Ok(library.operations.get(other)?.commutes),
-    })?;
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { commute.write(commutes.into()) };
-    Ok(())
 }

@@ -6,7 +6,7 @@ use causeway_engine::types::Addr;
 
 use crate::abi;
 use crate::attributes::Attributes;
-use crate::ending::Ending;
+use crate::ending::statement::Ending;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;

@@ -12,7 +12,7 @@ use crate::abi;
 use crate::buffer::temporary;
 use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
-use crate::ending::Why;
+use crate::ending::statement::Why;
 use crate::error::{Error, Result};
 use crate::exchange::{BYTES, Exchange, WORDS};
 use crate::group::Group;

@@ -15,6 +15,7 @@ use causeway_wire::contact::CALLS_IN_AREAS;
 
 use crate::abi;
 use crate::communicator::{Channel, Communicator, Peer};
+use crate::ending::statement::{FIRST_KEPT, KEPT_TAGS};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::node::operation::Agreed;
@@ -36,20 +37,6 @@ const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 
 /// After how long it looks again if calls were compared before: another rank's call may turn out to be another one when it is made.
 const BEFORE_LOOKING_AGAIN: Duration = Duration::from_secs(1);
-
-/// From here on, tags are those of persistent operations, of which there are so many.
-const FIRST_KEPT: u32 = 1 << 31;
-const KEPT_TAGS: u32 = FIRST_KEPT - 2;
-/// The tag of the barrier in `MPI_Finalize`, and that of statements that a process takes no further part ([`crate::ending`]).
-pub(crate) const FINISHING: u32 = FIRST_KEPT + KEPT_TAGS;
-pub(crate) const ENDING: u32 = FINISHING + 1;
-
-/// Whether a tag is that of an operation or of one behind it, of the same kind.
-pub(crate) fn is_at_or_behind(tag: u32, of: u32) -> bool {
-    let distance = tag.wrapping_sub(of) % FIRST_KEPT;
-    let is_alike = tag < FINISHING && (tag < FIRST_KEPT) == (of < FIRST_KEPT);
-    is_alike && distance < FIRST_KEPT / 2
-}
 
 /// A process's notification that it has given up an operation.
 #[derive(Debug)]
@@ -264,7 +251,8 @@ impl Process {
     /// Starts an operation on its communicator.
     pub fn begin(&mut self, steps: Steps) -> Result<Active> {
         let communicator = steps.communicator;
-        let agreed = self.communicator_mut(communicator)?.take_agreed();
+        let found = self.communicator_mut(communicator)?;
+        let agreed = found.node.take_agreed(found.collectives);
         let among = self.among_all(communicator)?;
         let at = self.add_steps(steps, among, false)?;
         if let Some(schedule) = self.schedules.get_mut(at) {
@@ -423,7 +411,7 @@ impl Process {
         let Ok(found) = self.communicator_mut(communicator) else {
             return error;
         };
-        if found.take_agreed().is_none() && error.is_of_arguments() {
+        if found.node.take_agreed(found.collectives).is_none() && error.is_of_arguments() {
             self.note_refused(communicator, name, &error);
             return error.on(communicator);
         }

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 use causeway_engine::Memory;
 use causeway_sys::sleepers;
 
-use super::call::Call;
+use super::call::{Call, SlotsOf};
 use super::failure::{self, Failure};
 
 const LINE: usize = 64;
@@ -54,14 +54,6 @@ const FINAL: u64 = 1 << 63;
 const WISHES: usize = 2 * LINE;
 /// What a process sleeps for: the phase in the low bits, and above them the rank + 1, or 0 for all.
 const PHASE_BITS: u32 = 56;
-
-/// Whose slots a process waits for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SlotsOf {
-    None,
-    Rank(u32),
-    All,
-}
 
 /// How the calls of others are, compared with a process's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,9 +180,10 @@ impl Area {
     #[inline]
     pub(crate) fn compare(&self, of: SlotsOf, phase: u64, call: Call) -> Compared {
         let one = |rank: u32| {
-            if !self.has_published(rank, phase) {
+            let slot = self.slot(rank, phase);
+            if self.word(slot).load(Acquire) <= phase {
                 Compared::Incomplete
-            } else if self.call(rank, phase) != call {
+            } else if self.word(slot + WORD).load(Relaxed) != call.word() {
                 Compared::Differs(rank)
             } else {
                 Compared::Same

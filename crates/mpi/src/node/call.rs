@@ -1,7 +1,14 @@
 //! What a process writes into an area about its call, so that calls that do not belong together are found before anything of them is read.
 
-use super::area::SlotsOf;
 use crate::abi;
+
+/// Whose slots a process waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SlotsOf {
+    None,
+    Rank(u32),
+    All,
+}
 
 /// The called function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,6 +53,7 @@ const CONTINUED: u64 = 1 << 51;
 const ELEMENTS: u32 = 52;
 
 impl Call {
+    #[inline]
     pub(crate) fn new(function: Function, bytes: u64) -> Self {
         Self(bytes.min(BYTES) | (function as u64) << FUNCTION)
     }
@@ -63,6 +71,7 @@ impl Call {
     }
 
     /// The same with a root, which is below 64.
+    #[inline]
     pub(crate) fn with_root(self, root: u32) -> Self {
         Self(self.0 | u64::from(root & 63) << ROOT)
     }
@@ -75,6 +84,7 @@ impl Call {
     }
 
     /// The same of a reduction by this operation, if it is one of the standard's, of elements of so many bytes, in parts of so many bytes.
+    #[inline]
     pub(crate) fn with_elements(
         self,
         operation: Option<usize>,
@@ -123,23 +133,34 @@ impl Call {
         FUNCTIONS.iter().find(|(one, _)| *one as u64 == found)
     }
 
+    #[inline]
     fn root(self) -> u32 {
         (self.0 >> ROOT & 63) as u32
     }
 
     fn has_root(self) -> bool {
-        self.function()
-            .is_some_and(|(one, _)| matches!(one, Bcast | Reduce))
+        self.is(Bcast) || self.is(Reduce)
     }
 
     /// Whose slots a process reads.
+    #[inline]
     pub(crate) fn sources(self, rank: u32) -> SlotsOf {
-        match self.function() {
-            Some((Bcast, _)) if self.root() == rank => SlotsOf::None,
-            Some((Bcast, _)) => SlotsOf::Rank(self.root()),
-            Some((Reduce, _)) if self.root() != rank => SlotsOf::None,
-            _ => SlotsOf::All,
+        let is_root = self.root() == rank;
+        if self.is(Bcast) {
+            match is_root {
+                true => SlotsOf::None,
+                false => SlotsOf::Rank(self.root()),
+            }
+        } else if self.is(Reduce) && !is_root {
+            SlotsOf::None
+        } else {
+            SlotsOf::All
         }
+    }
+
+    #[inline]
+    fn is(self, function: Function) -> bool {
+        self.0 >> FUNCTION & 15 == function as u64
     }
 
     /// The class of the error if another process calls `other`.

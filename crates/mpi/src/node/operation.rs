@@ -6,8 +6,8 @@ use std::sync::Arc;
 use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 
-use super::area::{Area, CAPACITY, Compared, SlotsOf};
-use super::call::Call;
+use super::area::{Area, CAPACITY, Compared};
+use super::call::{Call, SlotsOf};
 use super::failure::Failure;
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
@@ -159,7 +159,7 @@ const LINE: usize = 64;
 
 impl Operation {
     /// An operation of which nothing was done yet. It takes its phases: all processes begin their operations in the same order.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new(
         area: Arc<Area>,
         (number, call): (u64, Call),

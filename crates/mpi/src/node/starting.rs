@@ -107,10 +107,15 @@ impl Operands<'_> {
 type Staging = (Memory, Option<(Memory, OwnedBuffer)>);
 
 /// Memory for the data of a buffer: its own, or a staging buffer, into which they are packed first if `is_filled`.
+#[inline]
 fn staging(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
-    if buffer.is_plain() {
-        return Ok((buffer.memory.clone(), None));
+    match buffer.is_plain() {
+        true => Ok((buffer.memory.clone(), None)),
+        false => staging_elsewhere(buffer, is_filled),
     }
+}
+
+fn staging_elsewhere(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
     let memory = match is_filled {
         true => buffer.packed()?,
         false => temporary(buffer.bytes()? as usize)?,
@@ -150,6 +155,7 @@ impl Process {
     }
 
     /// Begins to compare the calls of an operation that is done by messages then.
+    #[inline(never)]
     fn begin_agreement(
         &mut self,
         communicator: usize,
@@ -407,13 +413,14 @@ impl Process {
         if let Some(from) = from {
             check_equal(from.bytes()? as usize, bytes as usize)?;
         }
-        let call = Call::new(Function::Alltoall, bytes / u64::from(ranks));
+        let block = bytes / u64::from(ranks);
+        let call = Call::new(Function::Alltoall, block);
         self.begin_in_area(communicator, call, |area| {
             if !EXCHANGE.allows(bytes, area) {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
-            let parts = Parts::Even(bytes as usize / area.ranks as usize);
+            let parts = Parts::Even(block as usize);
             let (into, deliver) = staging(into, from.is_none())?;
             Ok(Some((What::Exchange { from, into, parts }, deliver)))
         })

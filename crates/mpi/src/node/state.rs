@@ -6,7 +6,6 @@ use super::area::Area;
 use super::call::Call;
 use super::failure::Failure;
 use super::operation::Agreed;
-use crate::communicator::Communicator;
 
 /// A communicator's area, or why it has none. An area lives as long as a reference to it.
 #[derive(Debug, Clone)]
@@ -63,14 +62,13 @@ impl Ready {
     }
 }
 
-impl Communicator {
-    /// Takes the operation that was agreed on, if it is the next one.
+impl Node {
+    /// Takes the operation that was agreed on, if it is the one of this number.
     #[inline]
-    pub(crate) fn take_agreed(&mut self) -> Option<Agreed> {
-        let next = self.collectives;
-        match &mut self.node {
-            Node::Ready(ready) => ready.agreed.take().filter(|agreed| agreed.number == next),
-            Node::Used(_) | Node::Never => None,
+    pub(crate) fn take_agreed(&mut self, number: u64) -> Option<Agreed> {
+        match self {
+            Self::Ready(ready) => ready.agreed.take().filter(|agreed| agreed.number == number),
+            Self::Used(_) | Self::Never => None,
         }
     }
 }

@@ -4,13 +4,16 @@
 //! The others look for notifications when they have waited for some time in an operation, as they do for those of processes that have given it up ([`crate::schedule`]). One that
 //! comes after that, or concerns a communicator whose operations are over, is never received.
 
+pub(crate) mod statement;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_engine::Memory;
-use causeway_engine::types::{OpId, Posted};
+use causeway_engine::types::Posted;
 use causeway_wire::contact::CALLS_IN_AREAS;
 
+use self::statement::{ENDING, FINISHING, Incoming, NOTIFICATION, Refused, Statement, Why};
 use crate::abi;
 use crate::buffering::OPTIONAL;
 use crate::communicator::{Channel, Communicator, Peer};
@@ -18,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::matching::MpiPattern;
 use crate::process::{Active, POSTS, Process};
-use crate::schedule::{ENDING, FINISHING, among, is_at_or_behind};
+use crate::schedule::among;
 
 /// After how long without any event a process in `MPI_Finalize` notifies the others.
 const BEFORE_NOTIFYING: Duration = Duration::from_secs(1);
@@ -26,127 +29,15 @@ const BEFORE_NOTIFYING: Duration = Duration::from_secs(1);
 /// Communicators about which a process notifies others, so that those that do not receive it store few messages.
 const MOST_NOTIFICATIONS: u32 = 1000;
 
-/// Bytes of a notification: the class, the tags of the first operation that it does not begin and of the first persistent one, why, and the refused call's name, filled up with
-/// zeros.
-const NOTIFICATION: usize = 64;
-const NAME: usize = 16;
-
-/// Why a process takes no further part.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Why {
-    Finalized = 1,
-    Freed = 2,
-}
-
-/// A call that this process has not begun because of its arguments.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Refused {
-    pub(crate) name: &'static str,
-    /// The error's class.
-    pub(crate) class: i32,
-}
-
-/// What a process that takes no further part states.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Statement {
-    class: i32,
-    /// The tags of the first operations that it does not begin.
-    tag: u32,
-    kept_tag: u32,
-    is_freed: bool,
-    /// The call that it has refused, or nothing.
-    refused: String,
-}
-
-/// A statement that has come, or is on its way.
-#[derive(Debug)]
-struct Incoming {
-    /// Its receive, if it is in progress.
-    op: Option<OpId>,
-    text: Memory,
-    /// The matcher's number of the process.
-    peer: u32,
-}
-
-/// What a process knows of a communicator's last operations.
-#[derive(Debug, Default)]
-pub(crate) struct Ending {
-    /// The latest call that this process has refused.
-    pub(crate) refused: Option<Refused>,
-    incoming: Option<Incoming>,
-    /// The statements of others, with their places among everyone.
-    stated: Vec<(u32, Statement)>,
-}
-
-/// Duplicates begin anew.
-impl Clone for Ending {
-    fn clone(&self) -> Self {
-        Self::default()
-    }
-}
-
-impl Statement {
-    fn of(communicator: &Communicator, why: Why) -> Self {
-        let refused = communicator.ending.refused;
-        let (tag, kept_tag) = communicator.next_tags();
-        Self {
-            class: refused.map_or(abi::ERR_NOT_SAME, |refused| refused.class),
-            tag,
-            kept_tag,
-            is_freed: why == Why::Freed,
-            refused: refused.map_or("", |refused| refused.name).to_owned(),
-        }
-    }
-
-    fn encode(&self) -> Vec<u8> {
-        let why = if self.is_freed {
-            Why::Freed
-        } else {
-            Why::Finalized
-        };
-        let words = [self.class as u32, self.tag, self.kept_tag, why as u32];
-        let words = words.iter().flat_map(|word| word.to_le_bytes());
-        let mut bytes = Vec::from_iter(words.chain(self.refused.bytes()));
-        bytes.resize(NOTIFICATION, 0);
-        bytes
-    }
-
-    /// Reads what another process has sent, whatever that is.
-    fn decode(bytes: &[u8]) -> Option<Self> {
-        let word = |at: usize| {
-            let bytes = bytes.get(at * 4..at * 4 + 4)?;
-            bytes.try_into().ok().map(u32::from_le_bytes)
-        };
-        let name = bytes.get(NAME..)?;
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        let is_name = name.iter().all(|byte| byte.is_ascii_graphic());
-        Some(Self {
-            class: word(0)? as i32,
-            tag: word(1)?,
-            kept_tag: word(2)?,
-            is_freed: word(3)? == Why::Freed as u32,
-            refused: String::from_utf8(name.to_vec()).ok().filter(|_| is_name)?,
-        })
-    }
-
-    /// Whether the process does not begin an operation whose messages have this tag.
-    fn concerns(&self, tag: u32) -> bool {
-        is_at_or_behind(tag, self.tag) || is_at_or_behind(tag, self.kept_tag)
-    }
-
-    fn error(&self, rank: u32) -> Error {
-        let what = match self.is_freed {
-            true => "has freed the communicator",
-            false => "has called MPI_Finalize",
-        };
-        let text = match self.refused.as_str() {
-            "" => format!("rank {rank} {what}, and takes no part in this operation"),
-            call => {
-                format!("rank {rank} {what}, and has not begun {call}, because of its arguments")
-            }
-        };
-        Error::new(self.class, text)
+fn statement(communicator: &Communicator, why: Why) -> Statement {
+    let refused = communicator.ending.refused;
+    let (tag, kept_tag) = communicator.next_tags();
+    Statement {
+        class: refused.map_or(abi::ERR_NOT_SAME, |refused| refused.class),
+        tag,
+        kept_tag,
+        is_freed: why == Why::Freed,
+        refused: refused.map_or("", |refused| refused.name).to_owned(),
     }
 }
 
@@ -198,7 +89,7 @@ impl Process {
         let Ok(found) = self.communicator_mut(communicator) else {
             return;
         };
-        let text = Statement::of(found, why).encode();
+        let text = statement(found, why).encode();
         let peers = Arc::clone(&found.everyone);
         found.ending.refused = None;
         self.notify_all(&peers, Channel::Collectives, ENDING, text);
@@ -232,6 +123,8 @@ impl Process {
     pub(crate) fn look_for_ending(&mut self, communicator: usize, tag: u32) -> Option<Error> {
         while let Some((rank, statement)) = self.take_statement(communicator) {
             let found = self.communicator_mut(communicator).ok()?;
+            // Each process's latest.
+            found.ending.stated.retain(|(one, _)| *one != rank);
             found.ending.stated.push((rank, statement));
         }
         let stated = &self.communicator(communicator).ok()?.ending.stated;
@@ -307,42 +200,5 @@ impl Process {
         }
         self.end_all_collectives(true);
         self.wait_here(&mut barrier)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn statement() -> Statement {
-        Statement {
-            class: abi::ERR_COUNT,
-            tag: 7,
-            kept_tag: 0x8000_0003,
-            is_freed: true,
-            refused: "MPI_Bcast".to_owned(),
-        }
-    }
-
-    #[test]
-    fn statements_are_read_as_they_were_written() {
-        let bytes = statement().encode();
-        assert_eq!(bytes.len(), NOTIFICATION);
-        assert_eq!(Statement::decode(&bytes), Some(statement()));
-        assert_eq!(Statement::decode(&bytes[..15]), None);
-        let mut others = bytes;
-        others[NAME] = 0xff;
-        assert_eq!(Statement::decode(&others), None);
-        let error = statement().error(2);
-        let text = "rank 2 has freed the communicator, and has not begun MPI_Bcast, because of its arguments";
-        assert_eq!((error.code(), error.text()), (abi::ERR_COUNT, text));
-    }
-
-    #[test]
-    fn operations_from_the_first_one_on_are_concerned() {
-        let concerned = [7, 8, 0x8000_0003, 0x8000_0100];
-        assert!(concerned.iter().all(|tag| statement().concerns(*tag)));
-        let others = [6, 0, 0x7fff_ffff, 0x8000_0002, FINISHING, ENDING];
-        assert!(!others.iter().any(|tag| statement().concerns(*tag)));
     }
 }
