@@ -65,7 +65,7 @@ struct Schedule {
     lengths: Vec<Option<u64>>,
     /// Messages have to be as long as the memory for them.
     is_exact: bool,
-    /// The operation in the communicator's shared memory in which the calls of this one were compared.
+    /// Where in the communicator's shared memory the call was published, to be compared with the others'.
     agreed: Option<Agreed>,
     /// Another process has withdrawn a message: it has given the operation up, and says why in a message that comes next.
     is_given_up: bool,
@@ -373,6 +373,11 @@ impl Process {
             return;
         };
         let (peers, of) = (schedule.peers.clone(), (schedule.channel, schedule.tag));
+        if let Some(error) = self.failed_in_area(at) {
+            let class = error.code();
+            self.end_with(at, error);
+            return self.notify_failure(&peers, of, class);
+        }
         // The engine's address does not show which rank it was.
         let lost = self.lost_among(&peers);
         let error = match (error, lost) {
@@ -468,18 +473,9 @@ impl Process {
 
     /// Checks whether another process has given up an operation that is in progress here.
     fn look_for_failure(&mut self, at: u32) -> Result<()> {
-        let Some(schedule) = self.schedules.get_mut(at) else {
+        if let Some(error) = self.failed_in_area(at) {
+            self.end_with(at, error);
             return Ok(());
-        };
-        if let Some(agreed) = schedule.agreed.take() {
-            let communicator = schedule.communicator;
-            if let Some(error) = self.check_agreed(communicator, &agreed) {
-                self.end_with(at, error);
-                return Ok(());
-            }
-            if let Some(schedule) = self.schedules.get_mut(at) {
-                schedule.agreed = Some(agreed);
-            }
         }
         let Some(schedule) = self.schedules.get(at) else {
             return Ok(());
@@ -511,6 +507,17 @@ impl Process {
         }
         self.is_given_up_by(at, &notice);
         Ok(())
+    }
+
+    /// The error of a schedule whose call was published in an area, if the calls or operations there show that it fails.
+    fn failed_in_area(&mut self, at: u32) -> Option<Error> {
+        let schedule = self.schedules.get_mut(at)?;
+        let (agreed, communicator) = (schedule.agreed.take()?, schedule.communicator);
+        let error = self.check_agreed(communicator, &agreed);
+        if error.is_none() {
+            self.schedules.get_mut(at)?.agreed = Some(agreed);
+        }
+        error
     }
 
     /// Takes a notification that another process has given up an operation which is in progress here, if one has come.
@@ -757,9 +764,13 @@ impl Process {
             }
         }
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
-        let (error, communicator) = (schedule.error.take(), schedule.communicator);
+        let (mut error, communicator) = (schedule.error.take(), schedule.communicator);
+        let agreed = schedule.agreed.take();
         if !schedule.is_kept {
             self.schedules.remove(at);
+        }
+        if let (None, Some(agreed)) = (&error, agreed) {
+            error = self.end_agreed(communicator, &agreed);
         }
         match error {
             None => Ok(Some(Status::empty())),

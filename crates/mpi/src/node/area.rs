@@ -206,14 +206,12 @@ impl Area {
     }
 
     /// The call of a rank in a phase, if that is the latest that it has published there.
-    #[cold]
     pub(crate) fn published(&self, rank: u32, phase: u64) -> Option<Call> {
         let is_there = self.word(self.slot(rank, phase)).load(SeqCst) == phase + 1;
         is_there.then(|| self.call(rank, phase))
     }
 
     /// A rank that has published another call in a phase in which this process has published its own. Of two processes whose calls differ, at least one sees that of the other.
-    #[cold]
     pub(crate) fn find_other_call(&self, phase: u64, call: Call) -> Option<u32> {
         fence(SeqCst);
         let differs = |rank: &u32| self.published(*rank, phase).is_some_and(|its| its != call);

@@ -51,7 +51,7 @@ pub(crate) enum What {
         into: Memory,
         parts: Parts,
     },
-    /// Nothing is moved, as that is done by messages then: calls are compared with those of the processes whose data are awaited.
+    /// Nothing is moved, as that is done by messages then: the call is published, and compared with those that are published already.
     Agreement,
 }
 
@@ -126,7 +126,7 @@ pub(crate) struct Operation {
     deliver: Option<(Memory, OwnedBuffer)>,
 }
 
-/// An operation whose calls were compared in the area, and which is done by messages then.
+/// An operation whose call was published in the area, and which is done by messages then.
 #[derive(Debug, Clone)]
 pub(crate) struct Agreed {
     pub(crate) area: Arc<Area>,
@@ -137,13 +137,17 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
+    /// Why it fails though its messages are done, if it does: another rank's call is another one.
+    pub(crate) fn difference(&self) -> Option<Failure> {
+        let other = self.area.find_other_call(self.first, self.call)?;
+        Some(differs(&self.area, self.first, other))
+    }
+
     /// Why it fails, if it does: another rank's call is another one, or a process has reported a failure.
     #[cold]
     pub(crate) fn failure(&self) -> Option<Failure> {
-        match self.area.find_other_call(self.first, self.call) {
-            Some(other) => Some(differs(&self.area, self.first, other)),
-            None => (self.area.fails(self.first)).then(|| self.area.failure()),
-        }
+        let fails = || self.area.fails(self.first).then(|| self.area.failure());
+        self.difference().or_else(fails)
     }
 }
 
@@ -226,6 +230,8 @@ impl Operation {
             }
             match self.area.compare(self.sources, phase, call) {
                 Compared::Same => {}
+                // Messages show what is not known yet.
+                Compared::Incomplete if matches!(self.what, What::Agreement) => {}
                 Compared::Incomplete => return Progress::Waits,
                 Compared::Differs(rank) => return Progress::Differs(rank),
             }

@@ -357,6 +357,26 @@ fn operations_before_a_failure_are_done() {
 }
 
 #[test]
+fn operations_by_messages_do_not_wait_for_the_calls_of_others_and_see_them_later() {
+    let memory = Memory::zeroed(len(2));
+    let all = [0, 1].map(|rank| Arc::new(Area::new(memory.clone(), rank, 2)));
+    let begin = |rank: usize, bytes| {
+        let call = call::Call::new(Function::Allreduce, bytes).by_messages();
+        let operation = Operation::new(Arc::clone(&all[rank]), (0, call), (What::Agreement, None));
+        (operation.agreed(), operation)
+    };
+    let (agreed, mut operation) = begin(0, 1 << 20);
+    assert_eq!(operation.run(), Progress::Over);
+    assert_eq!(agreed.difference(), None);
+    let (_, mut other) = begin(1, 1 << 21);
+    assert_eq!(other.run(), Progress::Differs(0));
+    let Some(Failure::Differs { calls, phase: 0 }) = agreed.difference() else {
+        panic!("{:?}", agreed.difference());
+    };
+    assert_eq!(calls.map(|(rank, _)| rank), [0, 1]);
+}
+
+#[test]
 fn calls_that_are_earlier_or_later_in_the_order_of_all_operations_are_others() {
     let memory = Memory::zeroed(len(2));
     let area = |rank| Arc::new(Area::new(memory.clone(), rank, 2));

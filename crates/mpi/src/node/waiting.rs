@@ -182,14 +182,7 @@ impl Process {
         operation: &Operation,
         failure: &Failure,
     ) -> Error {
-        let of = operation.agreed();
-        self.give_up_area(
-            communicator,
-            &of.area,
-            failure,
-            (of.number, of.first),
-            of.call,
-        )
+        self.give_up_agreed(communicator, &operation.agreed(), failure)
     }
 
     /// If this process has found, by its present call, that the others have begun an operation which it has refused because of its arguments, that one counts as an operation
@@ -243,8 +236,20 @@ impl Process {
     #[cold]
     pub(crate) fn check_agreed(&mut self, communicator: usize, agreed: &Agreed) -> Option<Error> {
         let failure = agreed.failure()?;
+        Some(self.give_up_agreed(communicator, agreed, &failure))
+    }
+
+    /// The error of an operation by messages which are done, if another rank's call turns out to be another one.
+    #[inline]
+    pub(crate) fn end_agreed(&mut self, communicator: usize, agreed: &Agreed) -> Option<Error> {
+        let failure = agreed.difference()?;
+        Some(self.give_up_agreed(communicator, agreed, &failure))
+    }
+
+    #[cold]
+    fn give_up_agreed(&mut self, communicator: usize, agreed: &Agreed, failure: &Failure) -> Error {
         let of = (agreed.number, agreed.first);
-        Some(self.give_up_area(communicator, &agreed.area, &failure, of, agreed.call))
+        self.give_up_area(communicator, &agreed.area, failure, of, agreed.call)
     }
 
     /// This process calls no further operation on a communicator, and others may still wait for it there.
