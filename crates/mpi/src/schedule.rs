@@ -764,13 +764,9 @@ impl Process {
             }
         }
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
-        let (mut error, communicator) = (schedule.error.take(), schedule.communicator);
-        let agreed = schedule.agreed.take();
+        let (error, communicator) = (schedule.error.take(), schedule.communicator);
         if !schedule.is_kept {
             self.schedules.remove(at);
-        }
-        if let (None, Some(agreed)) = (&error, agreed) {
-            error = self.end_agreed(communicator, &agreed);
         }
         match error {
             None => Ok(Some(Status::empty())),

@@ -206,16 +206,32 @@ impl Area {
     }
 
     /// The call of a rank in a phase, if that is the latest that it has published there.
+    #[inline]
     pub(crate) fn published(&self, rank: u32, phase: u64) -> Option<Call> {
         let is_there = self.word(self.slot(rank, phase)).load(SeqCst) == phase + 1;
         is_there.then(|| self.call(rank, phase))
     }
 
-    /// A rank that has published another call in a phase in which this process has published its own. Of two processes whose calls differ, at least one sees that of the other.
-    pub(crate) fn find_other_call(&self, phase: u64, call: Call) -> Option<u32> {
+    /// Likewise with those of these ranks that are published already. Of two processes whose calls differ, and that both compare, at least one sees that of the other.
+    #[inline]
+    pub(crate) fn compare_published(&self, of: SlotsOf, phase: u64, call: Call) -> Compared {
         fence(SeqCst);
         let differs = |rank: &u32| self.published(*rank, phase).is_some_and(|its| its != call);
-        (0..self.ranks).find(differs)
+        let found = match of {
+            SlotsOf::None => None,
+            SlotsOf::Rank(rank) => Some(rank).filter(differs),
+            SlotsOf::All => (0..self.ranks).find(differs),
+        };
+        found.map_or(Compared::Same, Compared::Differs)
+    }
+
+    /// A rank that has published another call in a phase in which this process has published its own.
+    #[cold]
+    pub(crate) fn find_other_call(&self, phase: u64, call: Call) -> Option<u32> {
+        match self.compare_published(SlotsOf::All, phase, call) {
+            Compared::Differs(rank) => Some(rank),
+            Compared::Same | Compared::Incomplete => None,
+        }
     }
 
     /// The call of a rank in a phase that it has published.

@@ -137,17 +137,13 @@ pub(crate) struct Agreed {
 }
 
 impl Agreed {
-    /// Why it fails though its messages are done, if it does: another rank's call is another one.
-    pub(crate) fn difference(&self) -> Option<Failure> {
-        let other = self.area.find_other_call(self.first, self.call)?;
-        Some(differs(&self.area, self.first, other))
-    }
-
     /// Why it fails, if it does: another rank's call is another one, or a process has reported a failure.
     #[cold]
     pub(crate) fn failure(&self) -> Option<Failure> {
-        let fails = || self.area.fails(self.first).then(|| self.area.failure());
-        self.difference().or_else(fails)
+        match self.area.find_other_call(self.first, self.call) {
+            Some(other) => Some(differs(&self.area, self.first, other)),
+            None => (self.area.fails(self.first)).then(|| self.area.failure()),
+        }
     }
 }
 
@@ -228,10 +224,13 @@ impl Operation {
                 self.area.publish(phase, call);
                 self.is_published = true;
             }
-            match self.area.compare(self.sources, phase, call) {
-                Compared::Same => {}
+            let compared = match self.what {
                 // Messages show what is not known yet.
-                Compared::Incomplete if matches!(self.what, What::Agreement) => {}
+                What::Agreement => self.area.compare_published(self.sources, phase, call),
+                _ => self.area.compare(self.sources, phase, call),
+            };
+            match compared {
+                Compared::Same => {}
                 Compared::Incomplete => return Progress::Waits,
                 Compared::Differs(rank) => return Progress::Differs(rank),
             }

@@ -367,11 +367,11 @@ fn operations_by_messages_do_not_wait_for_the_calls_of_others_and_see_them_later
     };
     let (agreed, mut operation) = begin(0, 1 << 20);
     assert_eq!(operation.run(), Progress::Over);
-    assert_eq!(agreed.difference(), None);
+    assert_eq!(agreed.failure(), None);
     let (_, mut other) = begin(1, 1 << 21);
     assert_eq!(other.run(), Progress::Differs(0));
-    let Some(Failure::Differs { calls, phase: 0 }) = agreed.difference() else {
-        panic!("{:?}", agreed.difference());
+    let Some(Failure::Differs { calls, phase: 0 }) = agreed.failure() else {
+        panic!("{:?}", agreed.failure());
     };
     assert_eq!(calls.map(|(rank, _)| rank), [0, 1]);
 }

@@ -239,13 +239,6 @@ impl Process {
         Some(self.give_up_agreed(communicator, agreed, &failure))
     }
 
-    /// The error of an operation by messages which are done, if another rank's call turns out to be another one.
-    #[inline]
-    pub(crate) fn end_agreed(&mut self, communicator: usize, agreed: &Agreed) -> Option<Error> {
-        let failure = agreed.difference()?;
-        Some(self.give_up_agreed(communicator, agreed, &failure))
-    }
-
     #[cold]
     fn give_up_agreed(&mut self, communicator: usize, agreed: &Agreed, failure: &Failure) -> Error {
         let of = (agreed.number, agreed.first);
