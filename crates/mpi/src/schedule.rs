@@ -35,8 +35,8 @@ pub struct Call {
 /// How long a process waits for a message of an operation before it looks whether another one has given the operation up.
 const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 
-/// After how long it looks again if calls were compared before: another rank's call may turn out to be another one when it is made.
-const BEFORE_LOOKING_AGAIN: Duration = Duration::from_secs(1);
+/// After how long it looks again if calls are compared in shared memory: another rank's call may turn out to be another one when it is made.
+const BEFORE_LOOKING_AGAIN: Duration = Duration::from_millis(100);
 
 /// A process's notification that it has given up an operation.
 #[derive(Debug)]
