@@ -279,6 +279,19 @@ fn a_rank_that_ends_leaves_none_waiting_in_an_operation() {
 }
 
 #[test]
+fn a_rank_that_is_done_early_disturbs_no_operation_of_the_others() {
+    let program = compile("early");
+    for arguments in [&[][..], &["refuse"]] {
+        for methods in ["shm", "tcp"] {
+            let environment = [("CAUSEWAY_MPI_METHODS", methods)];
+            let output = run_with(4, &program, arguments, &environment);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{arguments:?} {methods}: {errors}");
+        }
+    }
+}
+
+#[test]
 fn requests_that_cannot_be_made_and_handles_that_are_none_leave_the_others_as_they_are() {
     let program = compile("requests-wrong");
     for processes in [1, 2, 3] {
