@@ -280,7 +280,7 @@ fn a_rank_that_ends_leaves_none_waiting_in_an_operation() {
 
 #[test]
 fn a_rank_that_is_done_early_disturbs_no_operation_of_the_others() {
-    let program = compile("early");
+    let program = compile("stated");
     for arguments in [&[][..], &["refuse"]] {
         for methods in ["shm", "tcp"] {
             let environment = [("CAUSEWAY_MPI_METHODS", methods)];

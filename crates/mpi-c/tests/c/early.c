@@ -1,43 +1,70 @@
-/* Rank 0 has done its part of all operations, and waits in MPI_Finalize for more than a second, so that it states that it takes no further part. The others finish these operations
- * after that, and go on without rank 0, as if nothing had been stated. With an argument, rank 0 has refused calls besides that no other rank makes. */
+/* Processes that are done early: what they have sent arrives, what others do goes on without them, and one that ends without
+ * MPI_Finalize is an error of those that wait for it. */
 #include "check.h"
-
 #include <unistd.h>
 
-static char bytes[8], others[64];
+enum { MANY = 300000 };
 
-static void refuse(MPI_Comm comm) {
+static char sent[MANY], got[MANY];
+
+/* Rank 0 is in MPI_Finalize while the others have not received yet. */
+static void sends(int bytes) {
     MPI_Request request;
-    CHECK(MPI_Bcast(bytes, -1, MPI_CHAR, 0, MPI_COMM_WORLD) != MPI_SUCCESS);
-    CHECK(MPI_Gather(bytes, -1, MPI_CHAR, others, 1, MPI_CHAR, 0, comm) != MPI_SUCCESS);
-    CHECK(MPI_Gather_init(bytes, -1, MPI_CHAR, others, 1, MPI_CHAR, 0, comm, MPI_INFO_NULL, &request) != MPI_SUCCESS);
+    for (int r = 1; rank == 0 && r < size; r++) {
+        memset(sent, 5, sizeof sent);
+        OK(MPI_Isend(sent, bytes, MPI_CHAR, r, 1, MPI_COMM_WORLD, &request));
+        OK(MPI_Request_free(&request));
+    }
+    if (rank == 0) return;
+    usleep(200000);
+    OK(MPI_Recv(got, bytes, MPI_CHAR, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    for (int i = 0; i < bytes; i++) CHECK(got[i] == 5);
+}
+
+static void buffered(void) {
+    static char buffer[(100 + MPI_BSEND_OVERHEAD) * 64];
+    if (rank == 0) {
+        OK(MPI_Buffer_attach(buffer, sizeof buffer));
+        for (int r = 1; r < size; r++) OK(MPI_Bsend(sent, 100, MPI_CHAR, r, 2, MPI_COMM_WORLD));
+    } else {
+        usleep(200000);
+        OK(MPI_Recv(got, 100, MPI_CHAR, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    }
+}
+
+/* The others have a barrier and sums among themselves. */
+static void others(void) {
+    MPI_Comm comm;
+    OK(MPI_Comm_split(MPI_COMM_WORLD, rank == 0, rank, &comm));
+    if (rank == 0) return;
+    for (int i = 0; i < 20; i++) {
+        int sum, from = (rank + size - 2 - 1) % (size - 1), to = rank % (size - 1), value = rank, other;
+        usleep(10000);
+        OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, comm));
+        CHECK(sum == size * (size - 1) / 2);
+        OK(MPI_Sendrecv(&value, 1, MPI_INT, to, 0, &other, 1, MPI_INT, from, 0, comm, MPI_STATUS_IGNORE));
+        CHECK(other == from + 1);
+    }
 }
 
 int main(int argc, char **argv) {
     begin(&argc, &argv);
-    MPI_Comm without, copy;
-    MPI_Request kept;
-    OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
-    OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-    OK(MPI_Comm_split(MPI_COMM_WORLD, rank == 0 ? MPI_UNDEFINED : 1, rank, &without));
-    for (int i = 0; i < 5; i++) OK(MPI_Barrier(copy));
-    if (argc > 1 && rank == 0) refuse(copy);
-    OK(MPI_Bcast_init(bytes, sizeof bytes, MPI_CHAR, 0, copy, MPI_INFO_NULL, &kept));
-    if (rank != 0) sleep(2);
-    OK(MPI_Bcast(bytes, sizeof bytes, MPI_CHAR, 0, MPI_COMM_WORLD));
-    OK(MPI_Bcast(bytes, sizeof bytes, MPI_CHAR, 0, copy));
-    OK(MPI_Start(&kept));
-    OK(MPI_Wait(&kept, MPI_STATUS_IGNORE));
-    OK(MPI_Request_free(&kept));
-    if (rank != 0) {
-        for (int i = 0; i < 20; i++) {
-            int value = rank, sum = 0;
-            OK(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, without));
-            CHECK(sum == size * (size - 1) / 2);
-        }
-        OK(MPI_Comm_free(&without));
+    CHECK(argc > 1);
+    if (strcmp(argv[1], "short") == 0) sends(8);
+    if (strcmp(argv[1], "long") == 0) sends(MANY);
+    if (strcmp(argv[1], "buffered") == 0) buffered();
+    if (strcmp(argv[1], "others") == 0) others();
+    if (strcmp(argv[1], "exit") == 0) {
+        int code, class;
+        OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
+        /* The others may still be in there when rank 1 ends. */
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 1) exit(0);
+        code = MPI_Recv(got, 1, MPI_CHAR, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        OK(MPI_Error_class(code, &class));
+        printf("rank %d is told: class %d\n", rank, class);
+        return class == MPI_ERR_PROC_ABORTED ? 3 : 4;
     }
-    OK(MPI_Comm_free(&copy));
     OK(MPI_Finalize());
     return 0;
 }
