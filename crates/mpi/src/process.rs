@@ -80,6 +80,8 @@ pub struct Process {
     pub(crate) has_threads: bool,
     /// It has told the launcher that it ends regularly.
     pub(crate) has_finished: bool,
+    /// Communicators about which it has notified others that it takes no further part.
+    pub(crate) notifications: u32,
 }
 
 /// The result of a wait.
@@ -250,6 +252,7 @@ impl Process {
             program_number: 0,
             has_threads: false,
             has_finished: false,
+            notifications: 0,
         })
     }
 

@@ -11,14 +11,16 @@ use std::time::Duration;
 use causeway_engine::Memory;
 use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 use causeway_transport::slab::Slab;
+use causeway_wire::contact::CALLS_IN_AREAS;
 
 use crate::abi;
-use crate::buffering::NO_OWNER;
 use crate::communicator::{Channel, Communicator, Peer};
+use crate::ending::statement::{FIRST_KEPT, KEPT_TAGS};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
+use crate::node::operation::Agreed;
 use crate::operation;
-use crate::process::{Active, FOR_EVER, Process};
+use crate::process::{Active, FOR_EVER, POSTS, Process};
 use crate::status::Status;
 use crate::steps::{Step, Steps};
 
@@ -33,8 +35,19 @@ pub struct Call {
 /// How long a process waits for a message of an operation before it looks whether another one has given the operation up.
 const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 
-/// From here on, tags are those of persistent operations.
-const FIRST_KEPT: u32 = 1 << 31;
+/// After how long it looks again if calls are compared in shared memory: another rank's call may turn out to be another one when it is made.
+const BEFORE_LOOKING_AGAIN: Duration = Duration::from_millis(100);
+
+/// A process's notification that it has given up an operation.
+#[derive(Debug)]
+struct Notice {
+    /// Its receive, if it is in progress.
+    op: Option<OpId>,
+    /// The class of the error.
+    class: Memory,
+    /// The matcher's number of the process.
+    peer: u32,
+}
 
 #[derive(Debug)]
 struct Schedule {
@@ -47,8 +60,19 @@ struct Schedule {
     context: u32,
     tag: u32,
     peers: Arc<[Peer]>,
-    /// Sends and receives in progress.
+    /// Sends and receives in progress, and the bytes of each message if it has to have so many.
     pending: Vec<OpId>,
+    lengths: Vec<Option<u64>>,
+    /// Messages have to be as long as the memory for them.
+    is_exact: bool,
+    /// Where in the communicator's shared memory the call was published, to be compared with the others'.
+    agreed: Option<Agreed>,
+    /// Another process has withdrawn a message: it has given the operation up, and says why in a message that comes next.
+    is_given_up: bool,
+    /// The notification that says so.
+    notice: Option<Notice>,
+    /// The error of each start, as another process never starts its part: it could not be made there.
+    never: Option<Error>,
     /// A function of the program's is being called.
     is_calling: bool,
     error: Option<Error>,
@@ -78,6 +102,7 @@ impl Schedule {
         } = among;
         Box::new(Self {
             communicator: steps.communicator,
+            is_exact: steps.is_exact,
             steps: steps.finished(),
             at: 0,
             channel,
@@ -85,6 +110,11 @@ impl Schedule {
             tag,
             peers,
             pending: Vec::new(),
+            lengths: Vec::new(),
+            agreed: None,
+            is_given_up: false,
+            notice: None,
+            never: None,
             is_calling: false,
             error: None,
             is_done: false,
@@ -157,7 +187,29 @@ pub(crate) struct Among {
     pub(crate) peers: Arc<[Peer]>,
 }
 
-fn among(communicator: &Communicator, tag: u32) -> Among {
+/// Why a message of a schedule has failed.
+#[derive(Debug)]
+enum Failed {
+    Message(OpError),
+    /// It has another length than the memory for it.
+    Length {
+        came: u64,
+        expected: u64,
+    },
+}
+
+fn check_length(
+    result: std::result::Result<u64, OpError>,
+    expected: Option<u64>,
+) -> std::result::Result<(), Failed> {
+    let came = result.map_err(Failed::Message)?;
+    match expected {
+        Some(expected) if expected != came => Err(Failed::Length { came, expected }),
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn among(communicator: &Communicator, tag: u32) -> Among {
     Among {
         channel: Channel::Collectives,
         context: communicator.context(Channel::Collectives),
@@ -166,30 +218,73 @@ fn among(communicator: &Communicator, tag: u32) -> Among {
     }
 }
 
+impl Communicator {
+    /// Takes the number of the next operation.
+    #[inline]
+    pub(crate) fn take_number(&mut self) -> u64 {
+        let number = self.collectives;
+        self.collectives = number + 1;
+        number
+    }
+
+    /// Takes the tag of the next operation's messages.
+    #[inline]
+    fn take_tag(&mut self) -> u32 {
+        (self.take_number() % u64::from(FIRST_KEPT)) as u32
+    }
+
+    /// Takes the tag of the next persistent operation.
+    fn take_kept_tag(&mut self) -> u32 {
+        let tag = self.kept_collectives;
+        self.kept_collectives = (tag + 1) % KEPT_TAGS;
+        FIRST_KEPT | tag
+    }
+
+    /// The tags of the next operation's messages, and of the next persistent one's.
+    pub(crate) fn next_tags(&self) -> (u32, u32) {
+        let tag = (self.collectives % u64::from(FIRST_KEPT)) as u32;
+        (tag, FIRST_KEPT | self.kept_collectives)
+    }
+}
+
 impl Process {
     /// Starts an operation on its communicator.
     pub fn begin(&mut self, steps: Steps) -> Result<Active> {
         let communicator = steps.communicator;
+        let found = self.communicator_mut(communicator)?;
+        let agreed = found.node.take_agreed(found.collectives);
         let among = self.among_all(communicator)?;
         let at = self.add_steps(steps, among, false)?;
+        if let Some(schedule) = self.schedules.get_mut(at) {
+            schedule.agreed = agreed;
+        }
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
+    }
+
+    /// The same for a part of the program's call of this name. In the checking mode, all parts of a call are described alike, but processes of builds that describe them as the
+    /// operations that they are need the same from the others.
+    pub(crate) fn begin_part(&mut self, steps: Steps, name: &'static str) -> Result<Active> {
+        let group = self.communicator(steps.communicator)?.group();
+        let steps = match self.process_table.all_speak(group, CALLS_IN_AREAS) {
+            true => steps.part_of(name),
+            false => steps,
+        };
+        self.begin(steps)
     }
 
     /// All processes of a communicator, for one operation that all of them begin.
     pub(crate) fn among_all(&mut self, communicator: usize) -> Result<Among> {
         let communicator = self.communicator_mut(communicator)?;
-        let tag = communicator.collectives;
-        communicator.collectives = (tag + 1) % FIRST_KEPT;
+        let tag = communicator.take_tag();
         Ok(among(communicator, tag))
     }
 
     /// Keeps steps that are started again and again ([`Process::start_again`]). Returns their place.
     pub(crate) fn keep_steps(&mut self, steps: Steps) -> Result<u32> {
         let communicator = self.communicator_mut(steps.communicator)?;
-        let tag = communicator.kept_collectives;
-        communicator.kept_collectives = (tag + 1) % FIRST_KEPT;
-        let among = among(communicator, FIRST_KEPT | tag);
+        let tag = communicator.take_kept_tag();
+        let among = among(communicator, tag);
         self.add_steps(steps, among, true)
     }
 
@@ -213,8 +308,11 @@ impl Process {
         let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
         (schedule.at, schedule.is_done) = (0, false);
-        schedule.error = None;
+        (schedule.error, schedule.notice, schedule.is_given_up) = (None, None, false);
         let communicator = schedule.communicator;
+        if let Some(error) = schedule.never.clone() {
+            self.end_with(at, error);
+        }
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
     }
@@ -259,42 +357,105 @@ impl Process {
             return;
         };
         schedule.pending.swap_remove(place);
-        match result {
+        let expected = schedule.lengths.swap_remove(place);
+        let is_last = schedule.pending.is_empty();
+        match check_length(result, expected) {
             Err(error) => self.fail(at, error),
-            Ok(_) if schedule.pending.is_empty() => self.advance(at),
-            Ok(_) => {}
+            Ok(()) if is_last => self.advance(at),
+            Ok(()) => {}
         }
     }
 
     /// Ends a schedule because one of its messages has failed. The other processes are notified: they may wait for messages that
     /// this one would have sent.
-    fn fail(&mut self, at: u32, error: OpError) {
+    fn fail(&mut self, at: u32, error: Failed) {
         let Some(schedule) = self.schedules.get(at) else {
             return;
         };
-        let peers = schedule.peers.clone();
-        let word = |peer: &Peer| {
-            let failures = schedule.channel.failures();
-            MpiPattern::word(peer.context + failures, schedule.tag)
-        };
-        let notified: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
-        // The engine's address does not show which rank it was.
-        let error = match (error, self.lost_among(&peers)) {
-            (OpError::Peer { .. }, Some(lost)) => lost,
-            (error, _) => Error::from(error),
-        };
-        // What has failed: the others return it, too.
-        let class = Memory::from_vec(error.code().to_le_bytes().to_vec());
-        self.end_with(at, error);
-        let own = self.peers[self.rank as usize].addr;
-        for (to, word) in notified {
-            let is_lost = self.endpoint.loss(to).is_some();
-            if to != own && !is_lost {
-                // A process that cannot be notified will notice that the connection is lost.
-                let class = std::slice::from_ref(&class);
-                let _ = self.post_unattended(to, class, word, NO_OWNER);
-            }
+        let (peers, of) = (schedule.peers.clone(), (schedule.channel, schedule.tag));
+        if let Some(error) = self.failed_in_area(at) {
+            let class = error.code();
+            self.end_with(at, error);
+            return self.notify_failure(&peers, of, class);
         }
+        // The engine's address does not show which rank it was.
+        let lost = self.lost_among(&peers);
+        let error = match (error, lost) {
+            (Failed::Message(OpError::Peer { .. } | OpError::Withdrawn), Some(lost)) => lost,
+            (Failed::Message(OpError::Withdrawn), None) => {
+                if let Some(schedule) = self.schedules.get_mut(at) {
+                    schedule.is_given_up = true;
+                }
+                return;
+            }
+            (Failed::Message(error), _) => Error::from(error),
+            (Failed::Length { came, expected }, _) => {
+                let text = format!(
+                    "a message of {came} bytes has come where one of {expected} was expected: not all ranks call the same with the same lengths"
+                );
+                Error::new(abi::ERR_TRUNCATE, text)
+            }
+        };
+        let class = error.code();
+        self.end_with(at, error);
+        self.notify_failure(&peers, of, class);
+    }
+
+    /// Notifies the other processes of a communicator that this one does not begin a collective operation, because of this error: they may wait for it. Not if it is the error
+    /// of an operation that was begun. An error of arguments leaves no trace either: it may be that only this process has called. Returns the error.
+    #[cold]
+    pub fn refuse_collective(
+        &mut self,
+        communicator: usize,
+        name: &'static str,
+        error: Error,
+    ) -> Error {
+        if error.communicator().is_some() {
+            return error;
+        }
+        let Ok(found) = self.communicator_mut(communicator) else {
+            return error;
+        };
+        if found.node.take_agreed(found.collectives).is_none() && error.is_of_arguments() {
+            self.note_refused(communicator, name, &error);
+            return error.on(communicator);
+        }
+        let of = (Channel::Collectives, found.take_tag());
+        let peers = Arc::clone(&found.everyone);
+        self.notify_failure(&peers, of, error.code());
+        error.on(communicator)
+    }
+
+    /// Likewise for a persistent operation: those of the others fail whenever they are started.
+    #[cold]
+    pub fn refuse_persistent(
+        &mut self,
+        communicator: usize,
+        name: &'static str,
+        error: Error,
+    ) -> Error {
+        let Ok(found) = self.communicator_mut(communicator) else {
+            return error;
+        };
+        if error.is_of_arguments() {
+            self.note_refused(communicator, name, &error);
+            return error.on(communicator);
+        }
+        let of = (Channel::Collectives, found.take_kept_tag());
+        let peers = Arc::clone(&found.everyone);
+        self.notify_failure(&peers, of, -error.code());
+        error.on(communicator)
+    }
+
+    /// Notifies processes that this one has given up an operation of theirs, and with an error of which class: they return it, too. The class is negative for one that this
+    /// process never starts.
+    pub(crate) fn notify_failure(
+        &mut self,
+        peers: &[Peer],
+        (channel, tag): (Channel, u32),
+        class: i32,
+    ) {
+        self.notify_all(peers, channel, tag, class.to_le_bytes().to_vec());
     }
 
     /// Ends a schedule with an error; operations in progress are cancelled.
@@ -304,6 +465,7 @@ impl Process {
         };
         schedule.is_done = true;
         schedule.error.get_or_insert(error);
+        schedule.lengths.clear();
         for op in std::mem::take(&mut schedule.pending) {
             self.endpoint.cancel(op);
         }
@@ -311,8 +473,57 @@ impl Process {
 
     /// Checks whether another process has given up an operation that is in progress here.
     fn look_for_failure(&mut self, at: u32) -> Result<()> {
+        if let Some(error) = self.failed_in_area(at) {
+            self.end_with(at, error);
+            return Ok(());
+        }
         let Some(schedule) = self.schedules.get(at) else {
             return Ok(());
+        };
+        if let (Channel::Collectives, tag) = (schedule.channel, schedule.tag)
+            && let Some(error) = self.look_for_ending(schedule.communicator, tag)
+        {
+            self.end_with(at, error);
+            return Ok(());
+        }
+        let Some(schedule) = self.schedules.get_mut(at) else {
+            return Ok(());
+        };
+        let notice = match schedule.notice.take() {
+            Some(notice) => Some(notice),
+            None => self.find_notice(at)?,
+        };
+        let Some(notice) = notice else {
+            return Ok(());
+        };
+        if let Some(op) = notice.op
+            && let Ok(None) = self.endpoint.take(op)
+        {
+            // The class is still on its way.
+            if let Some(schedule) = self.schedules.get_mut(at) {
+                schedule.notice = Some(notice);
+            }
+            return Ok(());
+        }
+        self.is_given_up_by(at, &notice);
+        Ok(())
+    }
+
+    /// The error of a schedule whose call was published in an area, if the calls or operations there show that it fails.
+    fn failed_in_area(&mut self, at: u32) -> Option<Error> {
+        let schedule = self.schedules.get_mut(at)?;
+        let (agreed, communicator) = (schedule.agreed.take()?, schedule.communicator);
+        let error = self.check_agreed(communicator, &agreed);
+        if error.is_none() {
+            self.schedules.get_mut(at)?.agreed = Some(agreed);
+        }
+        error
+    }
+
+    /// Takes a notification that another process has given up an operation which is in progress here, if one has come.
+    fn find_notice(&mut self, at: u32) -> Result<Option<Notice>> {
+        let Some(schedule) = self.schedules.get(at) else {
+            return Ok(None);
         };
         let own = self.peers[self.rank as usize].number;
         let pattern = MpiPattern {
@@ -320,37 +531,57 @@ impl Process {
             source: None,
             tag: Some(schedule.tag),
         };
-        let peers = schedule.peers.clone();
+        let (peers, is_given_up) = (schedule.peers.clone(), schedule.is_given_up);
         let Some((taken, envelope)) = self.endpoint.take_message(pattern) else {
-            return Ok(());
+            if let Some(lost) = is_given_up.then(|| self.lost_among(&peers)).flatten() {
+                self.end_with(at, lost);
+            }
+            return Ok(None);
         };
         debug_assert_ne!(envelope.peer, own);
         let class = Memory::zeroed(size_of::<i32>());
         let into = std::slice::from_ref(&class);
-        let posted = self
-            .endpoint
-            .receive_taken(taken, pattern, into, self.buffered, NO_OWNER);
-        if let Ok(Posted::Pending(op)) = posted {
-            self.buffers.started(op, NO_OWNER, 0);
-        }
-        let class = match class.to_vec().try_into().map_or(0, i32::from_le_bytes) {
+        let posted = (self.endpoint).receive_taken(taken, pattern, into, POSTS, 0)?;
+        let op = match posted {
+            Posted::Pending(op) => Some(op),
+            Posted::Complete(_) => None,
+        };
+        let peer = envelope.peer;
+        Ok(Some(Notice { op, class, peer }))
+    }
+
+    /// Ends a schedule that another process has given up.
+    fn is_given_up_by(&mut self, at: u32, notice: &Notice) {
+        let Some(schedule) = self.schedules.get(at) else {
+            return;
+        };
+        let peers = schedule.peers.clone();
+        let class = notice.class.to_vec();
+        let class = class.try_into().map_or(0, i32::from_le_bytes);
+        let is_never_whole = class < 0;
+        let class = match class.saturating_abs() {
             // An earlier version does not say.
             0 => abi::ERR_PROC_ABORTED,
             class => class,
         };
-        let rank = peers.iter().position(|peer| peer.number == envelope.peer);
-        let error = self.lost_among(&peers).unwrap_or_else(|| {
+        let rank = peers.iter().position(|peer| peer.number == notice.peer);
+        let known = self.lost_among(&peers);
+        let error = known.unwrap_or_else(|| {
             let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
             let why = match class {
                 abi::ERR_PROC_ABORTED => "since it has lost another".to_owned(),
-                abi::ERR_TRUNCATE => "since a message there was too long for its buffer".to_owned(),
+                abi::ERR_TRUNCATE => {
+                    "since a message there had another length than its buffer".to_owned()
+                }
                 other => format!("which has failed there with the error class {other}"),
             };
             let text = format!("{rank}has given the operation up, {why}");
             Error::new(class, text)
         });
+        if is_never_whole && let Some(schedule) = self.schedules.get_mut(at) {
+            schedule.never = Some(error.clone());
+        }
         self.end_with(at, error);
-        Ok(())
     }
 
     /// Does all steps that can be done now.
@@ -361,13 +592,14 @@ impl Process {
             let Some(schedule) = self.schedules.get_mut(at) else {
                 return;
             };
-            if schedule.is_calling || schedule.is_done {
+            if schedule.is_calling || schedule.is_done || schedule.is_given_up {
                 return;
             }
             let Some(step) = schedule.steps.get(schedule.at) else {
                 schedule.is_done = schedule.pending.is_empty();
                 return;
             };
+            let mut expected = None;
             let posted = match step {
                 Step::Fence if schedule.pending.is_empty() => None,
                 Step::Fence => return,
@@ -383,6 +615,7 @@ impl Process {
                         source: Some(schedule.peers[*from as usize].number),
                         tag: Some(schedule.tag),
                     };
+                    expected = schedule.is_exact.then_some(into.len() as u64);
                     let into = std::slice::from_ref(into);
                     Some(self.endpoint.post_receive(pattern, into, queue, key))
                 }
@@ -434,12 +667,13 @@ impl Process {
             let failed = match posted {
                 Some(Ok(Posted::Pending(op))) => {
                     schedule.pending.push(op);
+                    schedule.lengths.push(expected);
                     None
                 }
                 Some(Ok(Posted::Complete(done))) => {
                     // Once the schedule is done, the process may compute without progress.
                     self.endpoint.flush();
-                    done.result.err()
+                    check_length(done.result, expected).err()
                 }
                 Some(Err(error)) => {
                     schedule.error.get_or_insert(Error::from(error));
@@ -456,6 +690,13 @@ impl Process {
     /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program must be called. Of several
     /// sends and receives, any may fail; so a wait for one operation alone is used only if the schedule has a single one.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
+        let mut has_waited = None;
+        let is_agreed = (self.schedules.get(at)).is_some_and(|schedule| schedule.agreed.is_some());
+        let longest = if is_agreed {
+            BEFORE_LOOKING_AGAIN
+        } else {
+            FOR_EVER
+        };
         loop {
             if let Some(call) = self.take_call() {
                 return Ok(Some(call));
@@ -468,15 +709,24 @@ impl Process {
                     None => {
                         self.look_for_failure(at)?;
                         if !self.schedules.pending(at).is_empty() {
-                            self.endpoint.wait_for_event(seen, FOR_EVER);
+                            self.endpoint.wait_for_event(seen, longest);
                         }
                     }
                 },
                 [first, ..] => {
                     let first = *first;
                     self.advance_schedules();
+                    if self.schedules.pending(at).first() != Some(&first) {
+                        continue;
+                    }
+                    let mut idle = BEFORE_LOOKING;
+                    if has_waited == Some(first) {
+                        self.look_for_failure(at)?;
+                        idle = longest;
+                    }
+                    has_waited = Some(first);
                     if self.schedules.pending(at).first() == Some(&first) {
-                        self.endpoint.wait_for_event(seen, FOR_EVER);
+                        self.endpoint.wait_for_event(seen, idle);
                     }
                 }
             }

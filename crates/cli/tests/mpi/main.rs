@@ -230,6 +230,78 @@ fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
 }
 
 #[test]
+fn lengths_that_differ_between_ranks_are_errors_and_no_rank_waits_for_ever() {
+    succeeds("lengths");
+    let environment = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    for processes in [2, 3, 4] {
+        let output = run_with(processes, &compile("lengths"), &["messages"], &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
+fn calls_that_a_rank_does_not_begin_concern_the_others_only_if_they_have_begun_them() {
+    succeeds("refusals");
+    let environment = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    let output = run_with(3, &compile("refusals"), &["messages"], &environment);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+/// Runs a case of the program `ends`; prints what it says if it fails.
+fn ends_well(processes: u32, case: &str, environment: &[(&str, &str)]) {
+    let arguments = Vec::from_iter(case.split(' '));
+    let output = run_with(processes, &compile("ends"), &arguments, environment);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{processes}, {case}: {errors}");
+}
+
+#[test]
+fn a_rank_that_ends_leaves_none_waiting_in_an_operation() {
+    let uses = ["odd first used", "odd last new", "others last used"];
+    for operation in 0..15 {
+        for (at, of) in uses.iter().enumerate() {
+            let (late, use_of) = of.split_once(' ').unwrap_or_default();
+            let bytes = ["4", "60000", "500000"][(operation + at) % 3];
+            let how = ["refuse", "free"][(operation / 3 + at) % 2];
+            let case = format!("{operation} {bytes} {how} {use_of} {late}");
+            ends_well([2, 3, 5][at], &case, &[]);
+        }
+    }
+    let tcp = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    ends_well(3, "5 4 refuse last used others", &tcp);
+    ends_well(3, "0 60000 free first new odd", &tcp);
+    ends_well(1, "0 4 refuse first used odd", &[]);
+    for case in ["0 4", "0 500000", "5 4", "9 4", "11 4", "14 4"] {
+        ends_well(3, &format!("{case} skip last used others"), &[]);
+    }
+}
+
+#[test]
+fn a_rank_that_is_done_early_disturbs_no_operation_of_the_others() {
+    let program = compile("stated");
+    for arguments in [&[][..], &["refuse"]] {
+        for methods in ["shm", "tcp"] {
+            let environment = [("CAUSEWAY_MPI_METHODS", methods)];
+            let output = run_with(4, &program, arguments, &environment);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{arguments:?} {methods}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn requests_that_cannot_be_made_and_handles_that_are_none_leave_the_others_as_they_are() {
+    let program = compile("requests-wrong");
+    for processes in [1, 2, 3] {
+        let output = run(processes, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
 fn random_sequences_of_collective_operations() {
     let program = compile("sequences");
     for (processes, environment) in [
