@@ -249,6 +249,25 @@ fn calls_that_a_rank_does_not_begin_concern_the_others_only_if_they_have_begun_t
     assert!(output.status.success(), "{errors}");
 }
 
+/// Runs a program in which rank 1 speaks the formats of messages before the latest.
+fn run_with_an_earlier_format(processes: u32, name: &str, arguments: &[&str]) {
+    let script = "[ \"$PMI_RANK\" != 1 ] || export CAUSEWAY_MPI_FORMATS=1-5; exec \"$0\" \"$@\"";
+    let program = compile(name);
+    let program = program.to_str().expect("a name in UTF-8");
+    let arguments = [&["-c", script, program], arguments].concat();
+    let output = run(processes, Path::new("sh"), &arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{processes}, {name}: {errors}");
+}
+
+#[test]
+fn reductions_by_operations_of_the_program_count_alike_in_all_ranks() {
+    succeeds("uses");
+    for processes in [2, 3] {
+        run_with_an_earlier_format(processes, "uses", &[]);
+    }
+}
+
 /// Runs a case of the program `ends`; prints what it says if it fails.
 fn ends_well(processes: u32, case: &str, environment: &[(&str, &str)]) {
     let arguments = Vec::from_iter(case.split(' '));

@@ -178,12 +178,17 @@ impl Process {
         let steps = self.barrier(communicator)?.called("MPI_Finalize");
         let found = self.communicator(communicator)?;
         let last = among(found, FINISHING);
-        let knows = |group: &Arc<Group>| self.process_table.all_speak(group, CALLS_IN_AREAS);
-        let all_know = knows(found.group()) && found.remote_group().is_none_or(knows);
-        if self.checks || !all_know {
+        if self.checks || !self.all_compare_calls(found) {
             return self.begin(steps);
         }
         Ok(self.begin_among(steps, last))
+    }
+
+    /// Whether all processes of a communicator speak the format in which calls are compared, and failures and ends of use are stated.
+    pub(crate) fn all_compare_calls(&self, communicator: &Communicator) -> bool {
+        let knows = |group: &Arc<Group>| self.process_table.all_speak(group, CALLS_IN_AREAS);
+        let remote = communicator.remote_group();
+        knows(communicator.group()) && remote.is_none_or(knows)
     }
 
     /// Waits for the barrier in which all call `MPI_Finalize`.

@@ -278,6 +278,13 @@ impl Process {
         })
     }
 
+    /// Whether a reduction counts among the operations after which a communicator gets an area. In earlier formats those by operations of the program do not, and processes that count
+    /// differently would make the area at different calls.
+    #[inline]
+    fn counts_as_use(&self, of: &Operands<'_>, communicator: usize) -> Result<bool> {
+        Ok(of.operation.is_some() || self.all_compare_calls(self.communicator(communicator)?))
+    }
+
     /// A reduction whose result the root gets, or all if there is none.
     pub fn reduce_in_area(
         &mut self,
@@ -285,6 +292,9 @@ impl Process {
         root: Option<i32>,
         communicator: usize,
     ) -> Result<Started> {
+        if !self.counts_as_use(of, communicator)? {
+            return Ok(Started::ByMessages);
+        }
         let root = match root {
             None => None,
             Some(root) => match self.root_in_area(root, communicator)? {
@@ -331,6 +341,9 @@ impl Process {
         parts: &[u64],
         communicator: usize,
     ) -> Result<Started> {
+        if !self.counts_as_use(of, communicator)? {
+            return Ok(Started::ByMessages);
+        }
         let kernel = of.kernel()?;
         let from = of.any()?;
         let bytes = from.bytes()?;
