@@ -209,6 +209,11 @@ fn check_length(
     }
 }
 
+/// The class with which others are notified that a persistent operation is not made here: negative for those that end each start of it, if all know that.
+fn never_begun(class: i32, all_know: bool) -> i32 {
+    if all_know { -class } else { class }
+}
+
 pub(crate) fn among(communicator: &Communicator, tag: u32) -> Among {
     Among {
         channel: Channel::Collectives,
@@ -443,7 +448,11 @@ impl Process {
         }
         let of = (Channel::Collectives, found.take_kept_tag());
         let peers = Arc::clone(&found.everyone);
-        self.notify_failure(&peers, of, -error.code());
+        // Processes of earlier formats take a negative class for that of an error.
+        let all_know = (self.communicator(communicator))
+            .is_ok_and(|found| self.all_compare_calls(found));
+        let class = never_begun(error.code(), all_know);
+        self.notify_failure(&peers, of, class);
         error.on(communicator)
     }
 
@@ -772,5 +781,16 @@ impl Process {
             None => Ok(Some(Status::empty())),
             Some(error) => Err(error.on(communicator)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_of_earlier_formats_get_the_class_of_an_error_as_it_is() {
+        assert_eq!(never_begun(abi::ERR_NO_MEM, false), abi::ERR_NO_MEM);
+        assert_eq!(never_begun(abi::ERR_NO_MEM, true), -abi::ERR_NO_MEM);
     }
 }
