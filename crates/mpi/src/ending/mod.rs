@@ -137,20 +137,23 @@ impl Process {
         let found = self.communicator_mut(communicator).ok()?;
         let (context, peers) = (found.context(Channel::Collectives), &found.everyone);
         let peers = Arc::clone(peers);
-        let incoming = match found.ending.incoming.take() {
+        let mut incoming = match found.ending.incoming.take() {
             Some(incoming) => incoming,
             None => self.receive_statement(context)?,
         };
-        if let Some(op) = incoming.op
-            && let Ok(None) = self.endpoint.take(op)
-        {
-            let found = self.communicator_mut(communicator).ok()?;
-            found.ending.incoming = Some(incoming);
-            return None;
+        if let Some(op) = incoming.op {
+            let Ok(taken) = self.endpoint.take(op) else {
+                return None;
+            };
+            let Some(done) = taken else {
+                let found = self.communicator_mut(communicator).ok()?;
+                found.ending.incoming = Some(incoming);
+                return None;
+            };
+            incoming.bytes = done.result.ok();
         }
         let rank = peers.iter().position(|peer| peer.number == incoming.peer)?;
-        let statement = Statement::decode(&incoming.text.to_vec())?;
-        Some((rank as u32, statement))
+        Some((rank as u32, incoming.statement()?))
     }
 
     fn receive_statement(&mut self, collectives: u32) -> Option<Incoming> {
@@ -164,12 +167,17 @@ impl Process {
         let text = Memory::zeroed(NOTIFICATION);
         let into = std::slice::from_ref(&text);
         let posted = self.endpoint.receive_taken(taken, pattern, into, POSTS, 0);
-        let op = match posted.ok()? {
-            Posted::Pending(op) => Some(op),
-            Posted::Complete(_) => None,
+        let (op, bytes) = match posted.ok()? {
+            Posted::Pending(op) => (Some(op), None),
+            Posted::Complete(done) => (None, done.result.ok()),
         };
         let peer = envelope.peer;
-        Some(Incoming { op, text, peer })
+        Some(Incoming {
+            op,
+            bytes,
+            text,
+            peer,
+        })
     }
 
     /// Begins a barrier of `MPI_Finalize`, apart from the operations of the program: others may not have called the same of these. The checking mode compares it with them, and

@@ -57,9 +57,19 @@ pub(crate) struct Statement {
 pub(crate) struct Incoming {
     /// Its receive, if it is in progress.
     pub(crate) op: Option<OpId>,
+    /// How long it was when it came; none if that has failed.
+    pub(crate) bytes: Option<u64>,
     pub(crate) text: Memory,
     /// The matcher's number of the process.
     pub(crate) peer: u32,
+}
+
+impl Incoming {
+    /// What was stated, if it has come whole.
+    pub(crate) fn statement(&self) -> Option<Statement> {
+        let is_whole = self.bytes == Some(NOTIFICATION as u64);
+        is_whole.then(|| Statement::decode(&self.text.to_vec()))?
+    }
 }
 
 /// What a process knows of a communicator's last operations.
@@ -101,12 +111,19 @@ impl Statement {
         };
         let name = bytes.get(NAME..)?;
         let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        // An error of class 0 would be a success.
+        let class = Some(word(0)? as i32).filter(|class| *class > 0)?;
+        let is_freed = match word(3)? {
+            why if why == Why::Freed as u32 => true,
+            why if why == Why::Finalized as u32 => false,
+            _ => return None,
+        };
         let is_name = name.iter().all(|byte| byte.is_ascii_graphic());
         Some(Self {
-            class: word(0)? as i32,
+            class,
             tag: word(1)?,
             kept_tag: word(2)?,
-            is_freed: word(3)? == Why::Freed as u32,
+            is_freed,
             refused: String::from_utf8(name.to_vec()).ok().filter(|_| is_name)?,
         })
     }
@@ -152,12 +169,29 @@ mod tests {
         assert_eq!(bytes.len(), NOTIFICATION);
         assert_eq!(Statement::decode(&bytes), Some(statement()));
         assert_eq!(Statement::decode(&bytes[..15]), None);
-        let mut others = bytes;
-        others[NAME] = 0xff;
-        assert_eq!(Statement::decode(&others), None);
+        for (at, wrong) in [(NAME, 0xff), (0, 0), (3, 0x80), (12, 0), (12, 3)] {
+            let mut others = bytes.clone();
+            others[at] = wrong;
+            assert_eq!(Statement::decode(&others), None, "{at}: {wrong}");
+        }
         let error = statement().error(2);
         let text = "rank 2 has freed the communicator, and has not begun MPI_Bcast, because of its arguments";
         assert_eq!((error.code(), error.text()), (abi::ERR_COUNT, text));
+    }
+
+    #[test]
+    fn a_statement_that_has_not_come_whole_is_none() {
+        let incoming = |bytes| Incoming {
+            op: None,
+            bytes,
+            text: Memory::from_vec(statement().encode()),
+            peer: 0,
+        };
+        let whole = NOTIFICATION as u64;
+        assert_eq!(incoming(Some(whole)).statement(), Some(statement()));
+        for bytes in [None, Some(0), Some(whole - 1)] {
+            assert_eq!(incoming(bytes).statement(), None);
+        }
     }
 
     #[test]

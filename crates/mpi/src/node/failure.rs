@@ -52,7 +52,7 @@ impl Failure {
     pub(crate) fn decode(words: [u64; WORDS]) -> Option<Self> {
         let rank = |at: u32| (words[0] >> at & 0xff) as u32;
         match words[0] & 0xff {
-            0 => None,
+            1 => Some(Self::Lost(rank(8))),
             2 => Some(Self::Differs {
                 calls: [
                     (rank(8), Call::of_word(words[1])),
@@ -60,6 +60,8 @@ impl Failure {
                 ],
                 phase: words[3],
             }),
+            // An error of class 0 would be a success.
+            3 if words[2] as i32 <= 0 => None,
             3 => Some(Self::Refused {
                 rank: rank(8),
                 call: Call::of_word(words[1]),
@@ -71,7 +73,7 @@ impl Failure {
                 rank: rank(8),
                 phase: words[3],
             }),
-            _ => Some(Self::Lost(rank(8))),
+            _ => None,
         }
     }
 
@@ -159,7 +161,9 @@ mod tests {
         for failure in all {
             assert_eq!(Failure::decode(failure.encode()), Some(failure));
         }
-        assert_eq!(Failure::decode([0; WORDS]), None);
+        let refused = |class: i32| [3, 0, class as u64, 7];
+        let none = [[0; WORDS], [6, 0, 0, 7], refused(0), refused(-5)];
+        assert!(none.iter().all(|words| Failure::decode(*words).is_none()));
         let text = all[1].error(1 << 40);
         let expected =
             "rank 1 calls MPI_Bcast (root 2, 4 bytes), rank 63 calls MPI_Bcast (root 2, 8 bytes)";
