@@ -514,7 +514,8 @@ unsafe fn start_alltoall(
         Layout::Even(recvcount, recvtype),
     );
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { start_alltoall_of((sendbuf, from), (recvbuf, into), comm) }
+    let steps = unsafe { start_alltoall_of((sendbuf, from), (recvbuf, into), comm) };
+    steps.map(Steps::exact)
 }
 
 unsafe fn start_alltoallv(

@@ -78,10 +78,8 @@ static void differ(int which, int n, int others, int odd, int root, int is_warm)
     memset(into, 7, sizeof into);
     int mine = rank == odd ? others : n;
     int told = is_told(call(which, mine, root), names[which]);
-    if (is_warm && !by_messages) {
-        if (!told && must_notice(which, root, odd)) fprintf(stderr, "rank %d: %s of %d, and %d of rank %d, root %d\n", rank, names[which], n, others, odd, root);
-        CHECK(told || !must_notice(which, root, odd));
-    }
+    if (!told && must_notice(which, root, odd)) fprintf(stderr, "rank %d: %s of %d, and %d of rank %d, root %d, warm %d\n", rank, names[which], n, others, odd, root, is_warm);
+    CHECK(told || !must_notice(which, root, odd));
     for (int i = 0; i < MOST; i++) CHECK(into[i] == 7 || into[i] == 1);
     recovers();
     OK(MPI_Comm_free(&comm));
