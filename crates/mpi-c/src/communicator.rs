@@ -154,7 +154,10 @@ pub(crate) unsafe fn comm_idup(
     newcomm: *mut Handle,
     request: *mut Handle,
 ) -> Result<()> {
-    with(|process, _| process.check_room_for_request())?;
+    with(|process, _| {
+        let room = process.check_room_for_request();
+        room.map_err(|error| process.refuse_collective(comm, "MPI_Comm_idup", error))
+    })?;
     let (active, new) = duplicate(comm, "MPI_Comm_idup")?;
     let handle = with(|process, _| process.keep(active))?;
     // SAFETY: the caller's pointers, as MPI has it.

@@ -109,6 +109,12 @@ static void full_table(void) {
         }
         OK(MPI_Request_free(&request));
     }
+    MPI_Comm copy;
+    for (int with_info = 0; with_info < 2; with_info++) {
+        code = with_info ? MPI_Comm_idup_with_info(MPI_COMM_WORLD, MPI_INFO_NULL, &copy, &request) : MPI_Comm_idup(MPI_COMM_WORLD, &copy, &request);
+        if (rank == 0) CHECK(class_of(code) == MPI_ERR_NO_MEM);
+        if (rank > 0) CHECK(class_of(MPI_Wait(&request, MPI_STATUS_IGNORE)) == MPI_ERR_NO_MEM);
+    }
     for (size_t i = 0; i < many; i++) OK(MPI_Request_free(all + i));
     free(all);
     OK(MPI_Allreduce(&value, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
