@@ -86,6 +86,13 @@ impl Buffers {
         !self.pending.is_empty()
     }
 
+    /// Messages on their way that need not be received.
+    pub(crate) fn optional(&self) -> usize {
+        self.pending
+            .get(&OPTIONAL)
+            .map_or(0, |pending| pending.many)
+    }
+
     /// Whether messages are on their way that have to be received.
     pub(crate) fn has_awaited(&self) -> bool {
         self.pending.keys().any(|number| *number != OPTIONAL)

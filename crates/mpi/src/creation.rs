@@ -496,7 +496,7 @@ impl Process {
         if self.parent == Some(handle) {
             self.parent = None;
         }
-        self.end_collectives(handle, Why::Freed, false);
+        self.end_collectives(handle, Why::Freed);
         Ok(self.communicators.remove(handle)?.error_handler)
     }
 

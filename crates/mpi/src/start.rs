@@ -108,11 +108,15 @@ impl Process {
     }
 
     fn finish_here(&mut self) -> Result<()> {
+        // Others may receive only once they know that they wait for this process in vain.
+        self.end_all_collectives();
         // All messages that other processes wait for have been received by then.
         while self.buffers.has_awaited() {
-            self.wait_for_news(|process| Ok((!process.buffers.has_awaited()).then_some(())))?;
+            self.wait_for_news(|process| {
+                process.answer_questions();
+                Ok((!process.buffers.has_awaited()).then_some(()))
+            })?;
         }
-        self.end_all_collectives(false);
         self.disconnect_other_programs();
         let barrier = self.begin_last_barrier(abi::COMM_WORLD)?;
         self.wait_for_last_barrier(barrier)?;
@@ -143,9 +147,9 @@ impl Process {
                 barriers.extend(self.begin_last_barrier(handle));
             }
         }
-        for mut barrier in barriers {
+        for barrier in barriers {
             // An error means that the processes have ended.
-            let _ = self.wait_here(&mut barrier);
+            let _ = self.wait_for_last_barrier(barrier);
         }
     }
 }

@@ -279,7 +279,7 @@ fn ends_well(processes: u32, case: &str, environment: &[(&str, &str)]) {
 #[test]
 fn a_rank_that_ends_leaves_none_waiting_in_an_operation() {
     let uses = ["odd first used", "odd last new", "others last used"];
-    for operation in 0..15 {
+    for operation in 0..16 {
         for (at, of) in uses.iter().enumerate() {
             let (late, use_of) = of.split_once(' ').unwrap_or_default();
             let bytes = ["4", "60000", "500000"][(operation + at) % 3];
@@ -292,8 +292,11 @@ fn a_rank_that_ends_leaves_none_waiting_in_an_operation() {
     ends_well(3, "5 4 refuse last used others", &tcp);
     ends_well(3, "0 60000 free first new odd", &tcp);
     ends_well(1, "0 4 refuse first used odd", &[]);
-    for case in ["0 4", "0 500000", "5 4", "9 4", "11 4", "14 4"] {
-        ends_well(3, &format!("{case} skip last used others"), &[]);
+    for case in ["0 4", "0 500000", "5 4", "9 4", "11 4", "14 4", "15 4"] {
+        for how in ["skip", "old", "held", "busy"] {
+            ends_well(3, &format!("{case} {how} last used others"), &[]);
+        }
+        ends_well(2, &format!("{case} skip first new odd"), &tcp);
     }
 }
 
@@ -308,6 +311,23 @@ fn a_rank_that_is_done_early_disturbs_no_operation_of_the_others() {
             assert!(output.status.success(), "{arguments:?} {methods}: {errors}");
         }
     }
+}
+
+#[test]
+fn a_rank_that_is_done_early_connects_with_no_others() {
+    for methods in ["shm", "tcp"] {
+        let environment = [("CAUSEWAY_MPI_METHODS", methods)];
+        let output = run_with(5, &compile("quiet"), &[], &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{methods}: {errors}");
+    }
+}
+
+#[test]
+fn many_refused_calls_are_stated() {
+    let output = run(3, &compile("often"), &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
 }
 
 #[test]

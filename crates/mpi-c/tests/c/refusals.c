@@ -145,13 +145,16 @@ static void others_call(int which, int odd) {
     OK(MPI_Comm_free(&comm));
 }
 
-/* Two ranks name themselves the root of a long broadcast. */
-static void two_roots(void) {
+/* Two ranks name themselves the root of a long broadcast; also beside an operation of which they have only made a request. */
+static void two_roots(int with_request) {
+    MPI_Request request = MPI_REQUEST_NULL;
     fresh(1);
+    if (with_request) OK(MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, &request));
     int code = MPI_Bcast(into, LONG, MPI_CHAR, rank == 1, comm);
     if (rank < 2) CHECK(class_of(code) == MPI_ERR_NOT_SAME);
     meet();
     recovers(0);
+    if (with_request) OK(MPI_Request_free(&request));
     OK(MPI_Comm_free(&comm));
 }
 
@@ -235,7 +238,8 @@ int main(int argc, char **argv) {
     if (argc == 1 && size > 1) {
         for (int which = 0; which < OPERATIONS; which++)
             for (int odd = 0; odd < size; odd += size - 1) others_call(which, odd);
-        two_roots();
+        two_roots(0);
+        two_roots(1);
         if (size > 2) waits_for_one_that_has_left();
         if (size > 3) earlier_operation();
         frees(4);

@@ -1,5 +1,7 @@
 //! What a process states that begins no further operation on a communicator, and what others keep of that.
 
+use std::collections::BTreeSet;
+
 use causeway_engine::Memory;
 use causeway_engine::types::OpId;
 
@@ -8,19 +10,19 @@ use crate::error::Error;
 /// From here on, tags of collective operations are those of persistent ones, of which there are so many.
 pub(crate) const FIRST_KEPT: u32 = 1 << 31;
 pub(crate) const KEPT_TAGS: u32 = FIRST_KEPT - 2;
-/// The tag of the barrier in `MPI_Finalize`, and that of statements.
+/// The tag of the barrier in `MPI_Finalize`, and that of notifications about the use of a communicator.
 pub(crate) const FINISHING: u32 = FIRST_KEPT + KEPT_TAGS;
 pub(crate) const ENDING: u32 = FINISHING + 1;
 
 /// Whether a tag is that of an operation or of one behind it, of the same kind.
-fn is_at_or_behind(tag: u32, of: u32) -> bool {
+pub(crate) fn is_at_or_behind(tag: u32, of: u32) -> bool {
     let distance = tag.wrapping_sub(of) % FIRST_KEPT;
     let is_alike = tag < FINISHING && (tag < FIRST_KEPT) == (of < FIRST_KEPT);
     is_alike && distance < FIRST_KEPT / 2
 }
 
 /// Bytes of a notification: the class, the tags of the first operation that it does not begin and of the first persistent one, why, and the refused call's name, filled up with
-/// zeros.
+/// zeros. All is zero in a question but the third of these.
 pub(crate) const NOTIFICATION: usize = 64;
 const NAME: usize = 16;
 
@@ -32,12 +34,27 @@ pub(crate) enum Why {
     Freed = 2,
 }
 
+/// In the place of the reason: it is the question whether the receiver begins what the sender waits for.
+const QUESTION: u32 = 3;
+
 /// A call that this process has not begun because of its arguments.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Refused {
     pub(crate) name: &'static str,
     /// The error's class.
     pub(crate) class: i32,
+    /// The tag, and the phase in the communicator's memory, of the operation that would have been the next one.
+    pub(crate) tag: u32,
+    pub(crate) phase: u64,
+}
+
+/// What a process sends about its use of a communicator.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Notification {
+    /// It takes no further part.
+    Statement(Statement),
+    /// It has waited for the receiver: the reply is the receiver's statement, once that one takes no further part.
+    Question,
 }
 
 /// What a process that takes no further part states.
@@ -52,7 +69,7 @@ pub(crate) struct Statement {
     pub(crate) refused: String,
 }
 
-/// A statement that has come, or is on its way.
+/// A notification that has come, or is on its way.
 #[derive(Debug)]
 pub(crate) struct Incoming {
     /// Its receive, if it is in progress.
@@ -65,10 +82,10 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// What was stated, if it has come whole.
-    pub(crate) fn statement(&self) -> Option<Statement> {
+    /// What it says, if it has come whole.
+    pub(crate) fn read(&self) -> Option<Notification> {
         let is_whole = self.bytes == Some(NOTIFICATION as u64);
-        is_whole.then(|| Statement::decode(&self.text.to_vec()))?
+        is_whole.then(|| Notification::decode(&self.text.to_vec()))?
     }
 }
 
@@ -80,6 +97,9 @@ pub(crate) struct Ending {
     pub(crate) incoming: Option<Incoming>,
     /// The statements of others, with their places among everyone.
     pub(crate) stated: Vec<(u32, Statement)>,
+    /// Those that this process has asked, once each, and those that have asked it and have no reply yet.
+    pub(crate) asked: BTreeSet<u32>,
+    pub(crate) asking: BTreeSet<u32>,
 }
 
 /// Duplicates begin anew.
@@ -89,18 +109,12 @@ impl Clone for Ending {
     }
 }
 
-impl Statement {
+impl Notification {
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let why = if self.is_freed {
-            Why::Freed
-        } else {
-            Why::Finalized
-        };
-        let words = [self.class as u32, self.tag, self.kept_tag, why as u32];
-        let words = words.iter().flat_map(|word| word.to_le_bytes());
-        let mut bytes = Vec::from_iter(words.chain(self.refused.bytes()));
-        bytes.resize(NOTIFICATION, 0);
-        bytes
+        match self {
+            Self::Statement(statement) => statement.encode(),
+            Self::Question => encode([0, 0, 0, QUESTION], ""),
+        }
     }
 
     /// Reads what another process has sent, whatever that is.
@@ -109,23 +123,43 @@ impl Statement {
             let bytes = bytes.get(at * 4..at * 4 + 4)?;
             bytes.try_into().ok().map(u32::from_le_bytes)
         };
-        let name = bytes.get(NAME..)?;
-        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-        // An error of class 0 would be a success.
-        let class = Some(word(0)? as i32).filter(|class| *class > 0)?;
         let is_freed = match word(3)? {
+            QUESTION => return Some(Self::Question),
             why if why == Why::Freed as u32 => true,
             why if why == Why::Finalized as u32 => false,
             _ => return None,
         };
+        // An error of class 0 would be a success.
+        let class = Some(word(0)? as i32).filter(|class| *class > 0)?;
+        let name = bytes.get(NAME..)?;
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let is_name = name.iter().all(|byte| byte.is_ascii_graphic());
-        Some(Self {
+        Some(Self::Statement(Statement {
             class,
             tag: word(1)?,
             kept_tag: word(2)?,
             is_freed,
             refused: String::from_utf8(name.to_vec()).ok().filter(|_| is_name)?,
-        })
+        }))
+    }
+}
+
+fn encode(words: [u32; 4], name: &str) -> Vec<u8> {
+    let words = words.iter().flat_map(|word| word.to_le_bytes());
+    let mut bytes = Vec::from_iter(words.chain(name.bytes()));
+    bytes.resize(NOTIFICATION, 0);
+    bytes
+}
+
+impl Statement {
+    fn encode(&self) -> Vec<u8> {
+        let why = if self.is_freed {
+            Why::Freed
+        } else {
+            Why::Finalized
+        };
+        let words = [self.class as u32, self.tag, self.kept_tag, why as u32];
+        encode(words, &self.refused)
     }
 
     /// Whether the process does not begin an operation whose messages have this tag.
@@ -165,14 +199,16 @@ mod tests {
 
     #[test]
     fn statements_are_read_as_they_were_written() {
-        let bytes = statement().encode();
-        assert_eq!(bytes.len(), NOTIFICATION);
-        assert_eq!(Statement::decode(&bytes), Some(statement()));
-        assert_eq!(Statement::decode(&bytes[..15]), None);
-        for (at, wrong) in [(NAME, 0xff), (0, 0), (3, 0x80), (12, 0), (12, 3)] {
-            let mut others = bytes.clone();
+        for one in [Notification::Statement(statement()), Notification::Question] {
+            let bytes = one.encode();
+            assert_eq!(bytes.len(), NOTIFICATION);
+            assert_eq!(Notification::decode(&bytes), Some(one));
+            assert_eq!(Notification::decode(&bytes[..15]), None);
+        }
+        for (at, wrong) in [(NAME, 0xff), (0, 0), (3, 0x80), (12, 0), (12, 4)] {
+            let mut others = statement().encode();
             others[at] = wrong;
-            assert_eq!(Statement::decode(&others), None, "{at}: {wrong}");
+            assert_eq!(Notification::decode(&others), None, "{at}: {wrong}");
         }
         let error = statement().error(2);
         let text = "rank 2 has freed the communicator, and has not begun MPI_Bcast, because of its arguments";
@@ -188,9 +224,10 @@ mod tests {
             peer: 0,
         };
         let whole = NOTIFICATION as u64;
-        assert_eq!(incoming(Some(whole)).statement(), Some(statement()));
+        let stated = Notification::Statement(statement());
+        assert_eq!(incoming(Some(whole)).read(), Some(stated));
         for bytes in [None, Some(0), Some(whole - 1)] {
-            assert_eq!(incoming(bytes).statement(), None);
+            assert_eq!(incoming(bytes).read(), None);
         }
     }
 

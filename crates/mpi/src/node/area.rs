@@ -170,6 +170,25 @@ impl Area {
         }
     }
 
+    /// Whether all processes have published the same in a phase, and nothing fails: none of them waits for a call that was refused before it.
+    #[cold]
+    pub(crate) fn have_all_done(&self, phase: u64) -> bool {
+        !self.has_failed() && self.next_phase() > phase && self.is_published(SlotsOf::All, phase)
+    }
+
+    /// Those of these ranks that have not published a phase.
+    #[cold]
+    pub(crate) fn awaited(&self, of: SlotsOf, phase: u64) -> Vec<u32> {
+        let is_awaited = |rank: &u32| match of {
+            SlotsOf::None => false,
+            SlotsOf::Rank(one) => one == *rank,
+            SlotsOf::All => true,
+        };
+        let all = (0..self.ranks).filter(is_awaited);
+        all.filter(|rank| !self.has_published(*rank, phase))
+            .collect()
+    }
+
     /// The phase that all must have published before this process fills its slot of a phase; none if the slot is new.
     #[inline]
     pub(crate) fn before_filling(phase: u64) -> Option<u64> {

@@ -17,6 +17,7 @@ use super::state::{Node, Refusal};
 use crate::communicator::Peer;
 use crate::error::{Error, Result};
 use crate::process::{Active, Process, State, Waited};
+use crate::schedule::tag_of;
 use crate::status::Status;
 
 impl Process {
@@ -101,7 +102,7 @@ impl Process {
         if !matches!(waited, Waited::NotYet(_)) {
             return Ok(waited);
         }
-        let waited = self.wait_for_news(|process| process.poll(active));
+        let waited = self.wait_and_look(true, &mut |process: &mut Self| process.poll(active));
         self.endpoint.end_notified_wait();
         waited
     }
@@ -149,11 +150,23 @@ impl Process {
     /// Fails if a process is lost, has given up this operation, or calls another one, and notifies the others.
     fn check_failures(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
         let area = &operation.area;
+        if self.is_idle {
+            let (of, phase) = operation.awaited();
+            self.ask_whether_begun(communicator, &area.awaited(of, phase));
+        }
         let other = operation.find_other_call();
         let (failure, known) = match other.map(|other| operation.failure(other)) {
             Some(failure) => (failure, None),
             None if operation.fails() => (area.failure(), None),
             None => {
+                let ending = self.ending_of(communicator, operation);
+                if let Some((rank, error)) = ending {
+                    let phase = operation.first;
+                    let ended = Failure::Ended { rank, phase };
+                    area.withdraw();
+                    self.give_up_operation(communicator, operation, &ended);
+                    return Err(error.on(communicator));
+                }
                 let peers = self.communicator(communicator)?.peers.clone();
                 let Some(error) = self.lost_among(&peers) else {
                     return Ok(());
@@ -167,6 +180,15 @@ impl Process {
         area.withdraw();
         let error = self.give_up_operation(communicator, operation, &failure);
         Err(known.unwrap_or(error))
+    }
+
+    /// The error of an operation in which a process that was asked takes no part, and its rank.
+    fn ending_of(&mut self, communicator: usize, operation: &Operation) -> Option<(u32, Error)> {
+        let asked = &self.communicator(communicator).ok()?.ending.asked;
+        if asked.is_empty() {
+            return None;
+        }
+        self.look_for_ending(communicator, tag_of(operation.number))
     }
 
     /// The error of an operation in which another rank calls what does not belong to it.

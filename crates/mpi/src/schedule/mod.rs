@@ -5,14 +5,16 @@
 //! it. Messages of one operation carry the operation's number on its communicator as their tag, in a context apart from
 //! that of the program's messages.
 
-use std::sync::Arc;
-use std::time::Duration;
+mod failing;
 
-use causeway_engine::Memory;
-use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use causeway_engine::types::{Completion, OpId, Posted, Queue};
 use causeway_transport::slab::Slab;
 use causeway_wire::contact::CALLS_IN_AREAS;
 
+use self::failing::{Notice, check_length};
 use crate::abi;
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::ending::statement::{FIRST_KEPT, KEPT_TAGS};
@@ -20,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::node::operation::Agreed;
 use crate::operation;
-use crate::process::{Active, FOR_EVER, POSTS, Process};
+use crate::process::{Active, FOR_EVER, Process};
 use crate::status::Status;
 use crate::steps::{Step, Steps};
 
@@ -32,21 +34,22 @@ pub struct Call {
     pub operation: operation::Call,
 }
 
-/// How long a process waits for a message of an operation before it looks whether another one has given the operation up.
-const BEFORE_LOOKING: Duration = Duration::from_millis(20);
+/// How long a process waits for a message of an operation before it looks whether another one has given the operation up, and asks those that it waits for whether they take part.
+pub(crate) const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 
 /// After how long it looks again if calls are compared in shared memory: another rank's call may turn out to be another one when it is made.
-const BEFORE_LOOKING_AGAIN: Duration = Duration::from_millis(100);
+pub(crate) const BEFORE_LOOKING_AGAIN: Duration = Duration::from_millis(100);
 
-/// A process's notification that it has given up an operation.
+/// After so many polls without any event, the clock is read.
+const POLLS_OF_CLOCK: u32 = 256;
+
+/// A send or a receive in progress.
 #[derive(Debug)]
-struct Notice {
-    /// Its receive, if it is in progress.
-    op: Option<OpId>,
-    /// The class of the error.
-    class: Memory,
-    /// The matcher's number of the process.
+struct Message {
+    /// The place of the other process among the schedule's peers.
     peer: u32,
+    /// The bytes that it has to have, if its length has to be right.
+    expected: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -60,17 +63,20 @@ struct Schedule {
     context: u32,
     tag: u32,
     peers: Arc<[Peer]>,
-    /// Sends and receives in progress, and the bytes of each message if it has to have so many.
+    /// Sends and receives in progress, and the message of each.
     pending: Vec<OpId>,
-    lengths: Vec<Option<u64>>,
+    messages: Vec<Message>,
     /// Messages have to be as long as the memory for them.
     is_exact: bool,
+    /// The name of the program's call.
+    name: &'static str,
     /// Where in the communicator's shared memory the call was published, to be compared with the others'.
     agreed: Option<Agreed>,
     /// Another process has withdrawn a message: it has given the operation up, and says why in a message that comes next.
     is_given_up: bool,
     /// The notification that says so.
     notice: Option<Notice>,
+    looks: Looks,
     /// The error of each start, as another process never starts its part: it could not be made there.
     never: Option<Error>,
     /// A function of the program's is being called.
@@ -79,6 +85,45 @@ struct Schedule {
     is_done: bool,
     /// It is kept when it is done, to be started again.
     is_kept: bool,
+}
+
+/// When this process has looked whether another one has given an operation up.
+#[derive(Debug, Default)]
+struct Looks {
+    /// The engine's count of events at that time.
+    events: Option<u64>,
+    /// When it first did, and how often it has polled.
+    first: Option<Instant>,
+    polls: u32,
+}
+
+/// Why a process looks again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    /// Something has come.
+    News,
+    /// It has waited for [`BEFORE_LOOKING`].
+    Late,
+}
+
+impl Looks {
+    /// Whether a process that polls an operation, and has seen so many events, is to look. `is_idle`: it has waited, and nothing has come.
+    fn due(&mut self, events: u64, is_idle: bool) -> Option<Due> {
+        self.polls = self.polls.wrapping_add(1);
+        let has_news = self.events != Some(events);
+        if !has_news && !is_idle && !self.polls.is_multiple_of(POLLS_OF_CLOCK) {
+            return None;
+        }
+        self.events = Some(events);
+        let since = self.first.map(|first| first.elapsed());
+        if since.is_none() {
+            self.first = Some(Instant::now());
+        }
+        match is_idle || since.is_some_and(|since| since >= BEFORE_LOOKING) {
+            true => Some(Due::Late),
+            false => has_news.then_some(Due::News),
+        }
+    }
 }
 
 /// All schedules of a process.
@@ -103,6 +148,7 @@ impl Schedule {
         Box::new(Self {
             communicator: steps.communicator,
             is_exact: steps.is_exact,
+            name: steps.described.name,
             steps: steps.finished(),
             at: 0,
             channel,
@@ -110,10 +156,11 @@ impl Schedule {
             tag,
             peers,
             pending: Vec::new(),
-            lengths: Vec::new(),
+            messages: Vec::new(),
             agreed: None,
             is_given_up: false,
             notice: None,
+            looks: Looks::default(),
             never: None,
             is_calling: false,
             error: None,
@@ -143,6 +190,12 @@ impl Schedules {
     #[inline]
     pub(crate) fn is_only(&self, at: u32) -> bool {
         self.places.get(at).is_some() && self.places.len() == 1 && self.orphans.is_empty()
+    }
+
+    /// Whether the calls of any operation are compared with those that others have yet to publish.
+    pub(crate) fn compare_calls(&self) -> bool {
+        let mut all = self.places.iter().flatten();
+        all.any(|schedule| schedule.agreed.is_some() && !schedule.is_done)
     }
 
     /// The sends and receives of a schedule in progress.
@@ -187,33 +240,6 @@ pub(crate) struct Among {
     pub(crate) peers: Arc<[Peer]>,
 }
 
-/// Why a message of a schedule has failed.
-#[derive(Debug)]
-enum Failed {
-    Message(OpError),
-    /// It has another length than the memory for it.
-    Length {
-        came: u64,
-        expected: u64,
-    },
-}
-
-fn check_length(
-    result: std::result::Result<u64, OpError>,
-    expected: Option<u64>,
-) -> std::result::Result<(), Failed> {
-    let came = result.map_err(Failed::Message)?;
-    match expected {
-        Some(expected) if expected != came => Err(Failed::Length { came, expected }),
-        _ => Ok(()),
-    }
-}
-
-/// The class with which others are notified that a persistent operation is not made here: negative for those that end each start of it, if all know that.
-fn never_begun(class: i32, all_know: bool) -> i32 {
-    if all_know { -class } else { class }
-}
-
 pub(crate) fn among(communicator: &Communicator, tag: u32) -> Among {
     Among {
         channel: Channel::Collectives,
@@ -221,6 +247,11 @@ pub(crate) fn among(communicator: &Communicator, tag: u32) -> Among {
         tag,
         peers: Arc::clone(&communicator.everyone),
     }
+}
+
+/// The tag of the messages of the operation of this number.
+pub(crate) fn tag_of(number: u64) -> u32 {
+    (number % u64::from(FIRST_KEPT)) as u32
 }
 
 impl Communicator {
@@ -235,7 +266,7 @@ impl Communicator {
     /// Takes the tag of the next operation's messages.
     #[inline]
     fn take_tag(&mut self) -> u32 {
-        (self.take_number() % u64::from(FIRST_KEPT)) as u32
+        tag_of(self.take_number())
     }
 
     /// Takes the tag of the next persistent operation.
@@ -247,8 +278,7 @@ impl Communicator {
 
     /// The tags of the next operation's messages, and of the next persistent one's.
     pub(crate) fn next_tags(&self) -> (u32, u32) {
-        let tag = (self.collectives % u64::from(FIRST_KEPT)) as u32;
-        (tag, FIRST_KEPT | self.kept_collectives)
+        (tag_of(self.collectives), FIRST_KEPT | self.kept_collectives)
     }
 }
 
@@ -314,6 +344,7 @@ impl Process {
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
         (schedule.at, schedule.is_done) = (0, false);
         (schedule.error, schedule.notice, schedule.is_given_up) = (None, None, false);
+        schedule.looks = Looks::default();
         let communicator = schedule.communicator;
         if let Some(error) = schedule.never.clone() {
             self.end_with(at, error);
@@ -362,235 +393,13 @@ impl Process {
             return;
         };
         schedule.pending.swap_remove(place);
-        let expected = schedule.lengths.swap_remove(place);
+        let Message { expected, .. } = schedule.messages.swap_remove(place);
         let is_last = schedule.pending.is_empty();
         match check_length(result, expected) {
             Err(error) => self.fail(at, error),
             Ok(()) if is_last => self.advance(at),
             Ok(()) => {}
         }
-    }
-
-    /// Ends a schedule because one of its messages has failed. The other processes are notified: they may wait for messages that
-    /// this one would have sent.
-    fn fail(&mut self, at: u32, error: Failed) {
-        let Some(schedule) = self.schedules.get(at) else {
-            return;
-        };
-        let (peers, of) = (schedule.peers.clone(), (schedule.channel, schedule.tag));
-        if let Some(error) = self.failed_in_area(at) {
-            let class = error.code();
-            self.end_with(at, error);
-            return self.notify_failure(&peers, of, class);
-        }
-        // The engine's address does not show which rank it was.
-        let lost = self.lost_among(&peers);
-        let error = match (error, lost) {
-            (Failed::Message(OpError::Peer { .. } | OpError::Withdrawn), Some(lost)) => lost,
-            (Failed::Message(OpError::Withdrawn), None) => {
-                if let Some(schedule) = self.schedules.get_mut(at) {
-                    schedule.is_given_up = true;
-                }
-                return;
-            }
-            (Failed::Message(error), _) => Error::from(error),
-            (Failed::Length { came, expected }, _) => {
-                let text = format!(
-                    "a message of {came} bytes has come where one of {expected} was expected: not all ranks call the same with the same lengths"
-                );
-                Error::new(abi::ERR_TRUNCATE, text)
-            }
-        };
-        let class = error.code();
-        self.end_with(at, error);
-        self.notify_failure(&peers, of, class);
-    }
-
-    /// Notifies the other processes of a communicator that this one does not begin a collective operation, because of this error: they may wait for it. Not if it is the error
-    /// of an operation that was begun. An error of arguments leaves no trace either: it may be that only this process has called. Returns the error.
-    #[cold]
-    pub fn refuse_collective(
-        &mut self,
-        communicator: usize,
-        name: &'static str,
-        error: Error,
-    ) -> Error {
-        if error.communicator().is_some() {
-            return error;
-        }
-        let Ok(found) = self.communicator_mut(communicator) else {
-            return error;
-        };
-        if found.node.take_agreed(found.collectives).is_none() && error.is_of_arguments() {
-            self.note_refused(communicator, name, &error);
-            return error.on(communicator);
-        }
-        let of = (Channel::Collectives, found.take_tag());
-        let peers = Arc::clone(&found.everyone);
-        self.notify_failure(&peers, of, error.code());
-        error.on(communicator)
-    }
-
-    /// Likewise for a persistent operation: those of the others fail whenever they are started.
-    #[cold]
-    pub fn refuse_persistent(
-        &mut self,
-        communicator: usize,
-        name: &'static str,
-        error: Error,
-    ) -> Error {
-        let Ok(found) = self.communicator_mut(communicator) else {
-            return error;
-        };
-        if error.is_of_arguments() {
-            self.note_refused(communicator, name, &error);
-            return error.on(communicator);
-        }
-        let of = (Channel::Collectives, found.take_kept_tag());
-        let peers = Arc::clone(&found.everyone);
-        // Processes of earlier formats take a negative class for that of an error.
-        let all_know = (self.communicator(communicator))
-            .is_ok_and(|found| self.all_compare_calls(found));
-        let class = never_begun(error.code(), all_know);
-        self.notify_failure(&peers, of, class);
-        error.on(communicator)
-    }
-
-    /// Notifies processes that this one has given up an operation of theirs, and with an error of which class: they return it, too. The class is negative for one that this
-    /// process never starts.
-    pub(crate) fn notify_failure(
-        &mut self,
-        peers: &[Peer],
-        (channel, tag): (Channel, u32),
-        class: i32,
-    ) {
-        self.notify_all(peers, channel, tag, class.to_le_bytes().to_vec());
-    }
-
-    /// Ends a schedule with an error; operations in progress are cancelled.
-    fn end_with(&mut self, at: u32, error: Error) {
-        let Some(schedule) = self.schedules.get_mut(at) else {
-            return;
-        };
-        schedule.is_done = true;
-        schedule.error.get_or_insert(error);
-        schedule.lengths.clear();
-        for op in std::mem::take(&mut schedule.pending) {
-            self.endpoint.cancel(op);
-        }
-    }
-
-    /// Checks whether another process has given up an operation that is in progress here.
-    fn look_for_failure(&mut self, at: u32) -> Result<()> {
-        if let Some(error) = self.failed_in_area(at) {
-            self.end_with(at, error);
-            return Ok(());
-        }
-        let Some(schedule) = self.schedules.get(at) else {
-            return Ok(());
-        };
-        if let (Channel::Collectives, tag) = (schedule.channel, schedule.tag)
-            && let Some(error) = self.look_for_ending(schedule.communicator, tag)
-        {
-            self.end_with(at, error);
-            return Ok(());
-        }
-        let Some(schedule) = self.schedules.get_mut(at) else {
-            return Ok(());
-        };
-        let notice = match schedule.notice.take() {
-            Some(notice) => Some(notice),
-            None => self.find_notice(at)?,
-        };
-        let Some(notice) = notice else {
-            return Ok(());
-        };
-        if let Some(op) = notice.op
-            && let Ok(None) = self.endpoint.take(op)
-        {
-            // The class is still on its way.
-            if let Some(schedule) = self.schedules.get_mut(at) {
-                schedule.notice = Some(notice);
-            }
-            return Ok(());
-        }
-        self.is_given_up_by(at, &notice);
-        Ok(())
-    }
-
-    /// The error of a schedule whose call was published in an area, if the calls or operations there show that it fails.
-    fn failed_in_area(&mut self, at: u32) -> Option<Error> {
-        let schedule = self.schedules.get_mut(at)?;
-        let (agreed, communicator) = (schedule.agreed.take()?, schedule.communicator);
-        let error = self.check_agreed(communicator, &agreed);
-        if error.is_none() {
-            self.schedules.get_mut(at)?.agreed = Some(agreed);
-        }
-        error
-    }
-
-    /// Takes a notification that another process has given up an operation which is in progress here, if one has come.
-    fn find_notice(&mut self, at: u32) -> Result<Option<Notice>> {
-        let Some(schedule) = self.schedules.get(at) else {
-            return Ok(None);
-        };
-        let own = self.peers[self.rank as usize].number;
-        let pattern = MpiPattern {
-            context: schedule.context - schedule.channel as u32 + schedule.channel.failures(),
-            source: None,
-            tag: Some(schedule.tag),
-        };
-        let (peers, is_given_up) = (schedule.peers.clone(), schedule.is_given_up);
-        let Some((taken, envelope)) = self.endpoint.take_message(pattern) else {
-            if let Some(lost) = is_given_up.then(|| self.lost_among(&peers)).flatten() {
-                self.end_with(at, lost);
-            }
-            return Ok(None);
-        };
-        debug_assert_ne!(envelope.peer, own);
-        let class = Memory::zeroed(size_of::<i32>());
-        let into = std::slice::from_ref(&class);
-        let posted = (self.endpoint).receive_taken(taken, pattern, into, POSTS, 0)?;
-        let op = match posted {
-            Posted::Pending(op) => Some(op),
-            Posted::Complete(_) => None,
-        };
-        let peer = envelope.peer;
-        Ok(Some(Notice { op, class, peer }))
-    }
-
-    /// Ends a schedule that another process has given up.
-    fn is_given_up_by(&mut self, at: u32, notice: &Notice) {
-        let Some(schedule) = self.schedules.get(at) else {
-            return;
-        };
-        let peers = schedule.peers.clone();
-        let class = notice.class.to_vec();
-        let class = class.try_into().map_or(0, i32::from_le_bytes);
-        let is_never_whole = class < 0;
-        let class = match class.saturating_abs() {
-            // An earlier version does not say.
-            0 => abi::ERR_PROC_ABORTED,
-            class => class,
-        };
-        let rank = peers.iter().position(|peer| peer.number == notice.peer);
-        let known = self.lost_among(&peers);
-        let error = known.unwrap_or_else(|| {
-            let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
-            let why = match class {
-                abi::ERR_PROC_ABORTED => "since it has lost another".to_owned(),
-                abi::ERR_TRUNCATE => {
-                    "since a message there had another length than its buffer".to_owned()
-                }
-                other => format!("which has failed there with the error class {other}"),
-            };
-            let text = format!("{rank}has given the operation up, {why}");
-            Error::new(class, text)
-        });
-        if is_never_whole && let Some(schedule) = self.schedules.get_mut(at) {
-            schedule.never = Some(error.clone());
-        }
-        self.end_with(at, error);
     }
 
     /// Does all steps that can be done now.
@@ -608,11 +417,15 @@ impl Process {
                 schedule.is_done = schedule.pending.is_empty();
                 return;
             };
-            let mut expected = None;
+            let mut message = Message {
+                peer: 0,
+                expected: None,
+            };
             let posted = match step {
                 Step::Fence if schedule.pending.is_empty() => None,
                 Step::Fence => return,
                 Step::Send { to, from } => {
+                    message.peer = *to;
                     let to = schedule.peers[*to as usize];
                     let word = MpiPattern::word(to.context + schedule.channel as u32, schedule.tag);
                     let from = std::slice::from_ref(from);
@@ -624,7 +437,8 @@ impl Process {
                         source: Some(schedule.peers[*from as usize].number),
                         tag: Some(schedule.tag),
                     };
-                    expected = schedule.is_exact.then_some(into.len() as u64);
+                    message.peer = *from;
+                    message.expected = schedule.is_exact.then_some(into.len() as u64);
                     let into = std::slice::from_ref(into);
                     Some(self.endpoint.post_receive(pattern, into, queue, key))
                 }
@@ -676,13 +490,13 @@ impl Process {
             let failed = match posted {
                 Some(Ok(Posted::Pending(op))) => {
                     schedule.pending.push(op);
-                    schedule.lengths.push(expected);
+                    schedule.messages.push(message);
                     None
                 }
                 Some(Ok(Posted::Complete(done))) => {
                     // Once the schedule is done, the process may compute without progress.
                     self.endpoint.flush();
-                    check_length(done.result, expected).err()
+                    check_length(done.result, message.expected).err()
                 }
                 Some(Err(error)) => {
                     schedule.error.get_or_insert(Error::from(error));
@@ -699,7 +513,7 @@ impl Process {
     /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program must be called. Of several
     /// sends and receives, any may fail; so a wait for one operation alone is used only if the schedule has a single one.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
-        let mut has_waited = None;
+        let (mut has_waited, mut is_late) = (None, false);
         let is_agreed = (self.schedules.get(at)).is_some_and(|schedule| schedule.agreed.is_some());
         let longest = if is_agreed {
             BEFORE_LOOKING_AGAIN
@@ -716,7 +530,7 @@ impl Process {
                 [op] => match self.endpoint.test(*op, BEFORE_LOOKING)? {
                     Some(done) => self.step_done(done),
                     None => {
-                        self.look_for_failure(at)?;
+                        self.look_late(at)?;
                         if !self.schedules.pending(at).is_empty() {
                             self.endpoint.wait_for_event(seen, longest);
                         }
@@ -728,14 +542,15 @@ impl Process {
                     if self.schedules.pending(at).first() != Some(&first) {
                         continue;
                     }
-                    let mut idle = BEFORE_LOOKING;
-                    if has_waited == Some(first) {
+                    if is_late {
+                        self.look_late(at)?;
+                    } else if has_waited == Some(first) {
                         self.look_for_failure(at)?;
-                        idle = longest;
                     }
                     has_waited = Some(first);
                     if self.schedules.pending(at).first() == Some(&first) {
-                        self.endpoint.wait_for_event(seen, idle);
+                        let idle = if is_late { longest } else { BEFORE_LOOKING };
+                        is_late |= !self.endpoint.wait_for_event(seen, idle);
                     }
                 }
             }
@@ -767,18 +582,28 @@ impl Process {
             schedule.is_some_and(|schedule| !schedule.is_done)
         };
         if is_going_on(&self.schedules) {
-            self.look_for_failure(at)?;
+            let events = self.endpoint.event_count();
+            let looks = (self.schedules.get_mut(at)).map(|schedule| &mut schedule.looks);
+            match looks.and_then(|looks| looks.due(events, self.is_idle)) {
+                None => {}
+                Some(Due::News) => self.look_for_failure(at)?,
+                Some(Due::Late) => self.look_late(at)?,
+            }
             if is_going_on(&self.schedules) {
                 return Ok(None);
             }
         }
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
         let (error, communicator) = (schedule.error.take(), schedule.communicator);
+        let done = (schedule.tag, schedule.name);
         if !schedule.is_kept {
             self.schedules.remove(at);
         }
         match error {
-            None => Ok(Some(Status::empty())),
+            None => {
+                self.forget_refused(communicator, done);
+                Ok(Some(Status::empty()))
+            }
             Some(error) => Err(error.on(communicator)),
         }
     }
@@ -789,8 +614,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn processes_of_earlier_formats_get_the_class_of_an_error_as_it_is() {
-        assert_eq!(never_begun(abi::ERR_NO_MEM, false), abi::ERR_NO_MEM);
-        assert_eq!(never_begun(abi::ERR_NO_MEM, true), -abi::ERR_NO_MEM);
+    fn polls_look_when_something_has_come_or_nothing_for_long() {
+        let mut looks = Looks::default();
+        // What has come before the first poll is not known.
+        assert_eq!(looks.due(7, false), Some(Due::News));
+        assert!((0..100).all(|_| looks.due(7, false).is_none()));
+        assert_eq!(looks.due(8, false), Some(Due::News));
+        assert_eq!(looks.due(8, true), Some(Due::Late));
+        assert_eq!(looks.due(8, false), None);
+        // A program that polls without waiting.
+        looks.first = Instant::now().checked_sub(BEFORE_LOOKING);
+        let polls = (0..2 * POLLS_OF_CLOCK).filter_map(|_| looks.due(8, false));
+        assert_eq!(Vec::from_iter(polls), [Due::Late; 2]);
     }
 }
