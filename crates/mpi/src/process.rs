@@ -496,7 +496,7 @@ impl Process {
             }
             let idle = match is_late {
                 false if is_one || !self.schedules.is_empty() => BEFORE_LOOKING,
-                true if self.schedules.compare_calls() => BEFORE_LOOKING_AGAIN,
+                true if is_one || self.schedules.compare_calls() => BEFORE_LOOKING_AGAIN,
                 _ => FOR_EVER,
             };
             let has_come = self.endpoint.wait_for_event(seen, idle);
