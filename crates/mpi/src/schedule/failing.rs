@@ -3,47 +3,15 @@
 use std::sync::Arc;
 
 use causeway_engine::Memory;
-use causeway_engine::types::{OpError, OpId, Posted};
+use causeway_engine::types::{OpError, Posted};
 
+use super::{Failed, Notice};
 use crate::abi;
 use crate::communicator::{Channel, Peer};
 use crate::ending::statement::FINISHING;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::process::{POSTS, Process};
-
-/// A process's notification that it has given up an operation.
-#[derive(Debug)]
-pub(super) struct Notice {
-    /// Its receive, if it is in progress.
-    op: Option<OpId>,
-    /// The class of the error.
-    class: Memory,
-    /// The matcher's number of the process.
-    peer: u32,
-}
-
-/// Why a message of a schedule has failed.
-#[derive(Debug)]
-pub(super) enum Failed {
-    Message(OpError),
-    /// It has another length than the memory for it.
-    Length {
-        came: u64,
-        expected: u64,
-    },
-}
-
-pub(super) fn check_length(
-    result: std::result::Result<u64, OpError>,
-    expected: Option<u64>,
-) -> std::result::Result<(), Failed> {
-    let came = result.map_err(Failed::Message)?;
-    match expected {
-        Some(expected) if expected != came => Err(Failed::Length { came, expected }),
-        _ => Ok(()),
-    }
-}
 
 /// The class with which others are notified that a persistent operation is not made here: negative for those that end each start of it, if all know that.
 fn never_begun(class: i32, all_know: bool) -> i32 {

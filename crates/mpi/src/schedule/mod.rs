@@ -10,11 +10,11 @@ mod failing;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use causeway_engine::types::{Completion, OpId, Posted, Queue};
+use causeway_engine::Memory;
+use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 use causeway_transport::slab::Slab;
 use causeway_wire::contact::CALLS_IN_AREAS;
 
-use self::failing::{Notice, check_length};
 use crate::abi;
 use crate::communicator::{Channel, Communicator, Peer};
 use crate::ending::statement::{FIRST_KEPT, KEPT_TAGS};
@@ -42,6 +42,17 @@ pub(crate) const BEFORE_LOOKING_AGAIN: Duration = Duration::from_millis(100);
 
 /// After so many polls without any event, the clock is read.
 const POLLS_OF_CLOCK: u32 = 256;
+
+/// A process's notification that it has given up an operation.
+#[derive(Debug)]
+struct Notice {
+    /// Its receive, if it is in progress.
+    op: Option<OpId>,
+    /// The class of the error.
+    class: Memory,
+    /// The matcher's number of the process.
+    peer: u32,
+}
 
 /// A send or a receive in progress.
 #[derive(Debug)]
@@ -246,6 +257,28 @@ pub(crate) fn among(communicator: &Communicator, tag: u32) -> Among {
         context: communicator.context(Channel::Collectives),
         tag,
         peers: Arc::clone(&communicator.everyone),
+    }
+}
+
+/// Why a message of a schedule has failed.
+#[derive(Debug)]
+enum Failed {
+    Message(OpError),
+    /// It has another length than the memory for it.
+    Length {
+        came: u64,
+        expected: u64,
+    },
+}
+
+fn check_length(
+    result: std::result::Result<u64, OpError>,
+    expected: Option<u64>,
+) -> std::result::Result<(), Failed> {
+    let came = result.map_err(Failed::Message)?;
+    match expected {
+        Some(expected) if expected != came => Err(Failed::Length { came, expected }),
+        _ => Ok(()),
     }
 }
 
