@@ -103,7 +103,7 @@ struct Schedule {
 struct Looks {
     /// The engine's count of events at that time.
     events: Option<u64>,
-    /// When it first did, and how often it has polled.
+    /// When it did for the second time, and how often it has polled.
     first: Option<Instant>,
     polls: u32,
 }
@@ -125,9 +125,10 @@ impl Looks {
         if !has_news && !is_idle && !self.polls.is_multiple_of(POLLS_OF_CLOCK) {
             return None;
         }
-        self.events = Some(events);
+        let is_first = self.events.replace(events).is_none();
         let since = self.first.map(|first| first.elapsed());
-        if since.is_none() {
+        // Most operations are done at the next look, and need no clock.
+        if since.is_none() && !is_first {
             self.first = Some(Instant::now());
         }
         match is_idle || since.is_some_and(|since| since >= BEFORE_LOOKING) {
