@@ -106,6 +106,7 @@ unsafe fn request(
     target: Target,
 ) -> Result<Active> {
     let start = |process: &mut Process, access: &Access<'_>| {
+        process.check_room_for_request()?;
         process.access_with_request(target.window, access)
     };
     // SAFETY: the caller's promise.

@@ -5,14 +5,13 @@ use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::collective::{Blocks, Reduction, Scan};
-use causeway_mpi::error::Result;
-use causeway_mpi::operation::Operation;
+use causeway_mpi::error::{Error, Result};
 use causeway_mpi::process::Process;
 use causeway_mpi::steps::Steps;
 
-use crate::library::{Handles, complete, enter, with};
+use crate::library::{Handles, complete, with};
 use crate::node;
-use crate::types::{Callback, Handle, In, Numbers, Out, array, is_in_place, too_many};
+use crate::types::{Handle, In, Numbers, Out, array, is_in_place, too_many};
 
 /// Blocks of elements, as calls describe them.
 #[derive(Clone, Copy)]
@@ -127,14 +126,40 @@ impl Role {
     }
 }
 
+/// The last of several names: the communicator of an operation.
+macro_rules! last {
+    ($one:ident) => { $one };
+    ($first:ident, $($others:ident),+) => { $crate::collective::last!($($others),+) };
+}
+pub(crate) use last;
+
+/// Has the other processes notified that an operation is not begun here, because of this error. Returns the error.
+#[cold]
+pub(crate) fn refused(comm: Handle, called: &'static str, error: Error) -> Error {
+    let refused = with(|process, _| Ok(process.refuse_collective(comm, called, error.clone())));
+    refused.unwrap_or(error)
+}
+
+/// Likewise for a persistent operation.
+#[cold]
+pub(crate) fn refused_persistent(comm: Handle, called: &'static str, error: Error) -> Error {
+    let refused = with(|process, _| Ok(process.refuse_persistent(comm, called, error.clone())));
+    refused.unwrap_or(error)
+}
+
 /// Defines operations' nonblocking and persistent forms by their steps.
 macro_rules! later_forms {
     ($called:literal $icalled:literal $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*)) => {
         pub(crate) unsafe fn $nonblocking($($name: $ty,)* request: *mut Handle) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                let steps = $steps($($name),*)?;
+                let steps = $steps($($name),*)
+                    .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), $icalled, error))?;
                 let handle = $crate::library::with(|process, _| {
+                    let comm = $crate::collective::last!($($name),*);
+                    process
+                        .check_room_for_request()
+                        .map_err(|error| process.refuse_collective(comm, $icalled, error))?;
                     let active = process.begin(steps.called($icalled))?;
                     process.keep(active)
                 })?;
@@ -146,9 +171,17 @@ macro_rules! later_forms {
         pub(crate) unsafe fn $persistent($($name: $ty,)* _info: Handle, request: *mut Handle) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                let steps = $steps($($name),*)?;
+                let steps = $steps($($name),*)
+                    .map_err(|error| $crate::collective::refused_persistent($crate::collective::last!($($name),*), concat!($called, "_init"), error))?;
                 let name = concat!($called, "_init");
-                request.write($crate::library::with(|process, _| process.plan_steps(steps.called(name)))?);
+                let comm = $crate::collective::last!($($name),*);
+                let handle = $crate::library::with(|process, _| {
+                    process
+                        .check_room_for_request()
+                        .map_err(|error| process.refuse_persistent(comm, name, error))?;
+                    process.plan_steps(steps.called(name))
+                })?;
+                request.write(handle);
             }
             Ok(())
         }
@@ -161,7 +194,8 @@ macro_rules! forms {
     ($($called:literal $icalled:literal $blocking:ident, $nonblocking:ident, $persistent:ident, $steps:ident($($name:ident: $ty:ty),*);)*) => {$(
         pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
-            let steps = unsafe { $steps($($name),*) }?;
+            let steps = unsafe { $steps($($name),*) }
+                .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), $called, error))?;
             let active = $crate::library::with(|process, _| process.begin(steps.called($called)))?;
             $crate::library::complete(active).map(drop)
         }
@@ -177,10 +211,11 @@ macro_rules! forms_in_areas {
         pub(crate) unsafe fn $blocking($($name: $ty),*) -> Result<()> {
             // SAFETY: the caller keeps MPI's contract.
             unsafe {
-                if node::$blocking($($name),*)? {
+                if node::$blocking($called, $($name),*)? {
                     return Ok(());
                 }
-                let steps = $steps($($name),*)?;
+                let steps = $steps($($name),*)
+                    .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), $called, error))?;
                 let active = with(|process, _| process.begin(steps.called($called)))?;
                 complete(active).map(drop)
             }
@@ -424,7 +459,9 @@ unsafe fn start_allgather(
 ) -> Result<Steps> {
     let layout = Layout::Even(recvcount, recvtype);
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) }
+    let steps =
+        unsafe { start_allgather_of((sendbuf, sendcount, sendtype), (recvbuf, layout), comm) };
+    steps.map(Steps::exact)
 }
 
 unsafe fn start_allgatherv(
@@ -477,7 +514,8 @@ unsafe fn start_alltoall(
         Layout::Even(recvcount, recvtype),
     );
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { start_alltoall_of((sendbuf, from), (recvbuf, into), comm) }
+    let steps = unsafe { start_alltoall_of((sendbuf, from), (recvbuf, into), comm) };
+    steps.map(Steps::exact)
 }
 
 unsafe fn start_alltoallv(
@@ -722,53 +760,4 @@ macro_rules! scans {
 scans! {
     start_scan, Scan::Inclusive;
     start_exscan, Scan::Exclusive;
-}
-
-/// # Safety
-/// The pointer is valid for writes.
-unsafe fn create(
-    function: Callback,
-    commute: c_int,
-    is_large: bool,
-    op: *mut Handle,
-) -> Result<()> {
-    let operation = Operation {
-        function: function.expose_provenance(),
-        is_large,
-        commutes: commute != 0,
-    };
-    let new = enter(|library| library.operations.insert(operation))?;
-    // SAFETY: the caller's promise.
-    unsafe { op.write(new) };
-    Ok(())
-}
-
-pub(crate) unsafe fn op_create(user_fn: Callback, commute: c_int, op: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { create(user_fn, commute, false, op) }
-}
-
-pub(crate) unsafe fn op_create_c(user_fn: Callback, commute: c_int, op: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { create(user_fn, commute, true, op) }
-}
-
-pub(crate) unsafe fn op_free(op: *mut Handle) -> Result<()> {
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe {
-        let handle = op.read();
-        enter(|library| library.operations.remove(handle))?;
-        op.write(abi::OP_NULL);
-    }
-    Ok(())
-}
-
-pub(crate) unsafe fn op_commutative(op: Handle, commute: *mut c_int) -> Result<()> {
-    let commutes = enter(|library| match op {
-        abi::SUM..=abi::NO_OP => Ok(op != abi::REPLACE && op != abi::NO_OP),
-        other => Ok(library.operations.get(other)?.commutes),
-    })?;
-    // SAFETY: the caller's pointer, as MPI has it.
-    unsafe { commute.write(commutes.into()) };
-    Ok(())
 }

@@ -126,8 +126,8 @@ fn duplicate(comm: Handle, name: &'static str) -> Result<(Active, Handle)> {
 /// Frees a duplicate whose attributes could not be copied. The other processes' go on: they get this one's number in the background.
 fn give_up(active: Active, mut new: Handle) -> Result<()> {
     with(|process, _| {
-        let request = process.keep(active)?;
-        process.free_request(request)
+        process.abandon(active);
+        Ok(())
     })?;
     // SAFETY: the pointer is that of a variable.
     unsafe { comm_free(&mut new) }
@@ -154,6 +154,10 @@ pub(crate) unsafe fn comm_idup(
     newcomm: *mut Handle,
     request: *mut Handle,
 ) -> Result<()> {
+    with(|process, _| {
+        let room = process.check_room_for_request();
+        room.map_err(|error| process.refuse_collective(comm, "MPI_Comm_idup", error))
+    })?;
     let (active, new) = duplicate(comm, "MPI_Comm_idup")?;
     let handle = with(|process, _| process.keep(active))?;
     // SAFETY: the caller's pointers, as MPI has it.

@@ -18,10 +18,14 @@ use crate::errors::{hold, release};
 use crate::library::{complete, enter, with};
 use crate::types::{Callback, Handle, read_text, write_text};
 
-/// The caller by which this surface carries out operations of several steps.
-pub(crate) struct Surface;
+/// The caller by which this surface carries out operations of several steps, with the name of the program's call.
+pub(crate) struct Surface(pub(crate) &'static str);
 
 impl Caller for Surface {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
     fn with<R>(&mut self, step: impl FnOnce(&mut Process) -> Result<R>) -> Result<R> {
         with(|process, _| step(process))
     }
@@ -50,7 +54,14 @@ pub(crate) unsafe fn file_open(
         Ok((crate::info::copy_of(library, info), library.file_handler))
     })?;
     hold(handler)?;
-    let opened = opening::open(&mut Surface, comm, &name, amode, &hints, handler);
+    let opened = opening::open(
+        &mut Surface("MPI_File_open"),
+        comm,
+        &name,
+        amode,
+        &hints,
+        handler,
+    );
     if opened.is_err() {
         release(handler)?;
     }
@@ -62,7 +73,7 @@ pub(crate) unsafe fn file_open(
 pub(crate) unsafe fn file_close(fh: *mut Handle) -> Result<()> {
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
-        let handler = opening::close(&mut Surface, fh.read())?;
+        let handler = opening::close(&mut Surface("MPI_File_close"), fh.read())?;
         fh.write(abi::FILE_NULL);
         release(handler)
     }
@@ -72,7 +83,7 @@ pub(crate) unsafe fn file_delete(filename: *const c_char, info: Handle) -> Resul
     // SAFETY: the caller's string, as MPI has it.
     let name = opening::name_of(unsafe { read_text(filename, "filename") }?);
     let hints = enter(|library| crate::info::copy_of(library, info))?;
-    opening::delete(&mut Surface, &name, &hints)
+    opening::delete(&mut Surface("MPI_File_delete"), &name, &hints)
 }
 
 pub(crate) unsafe fn file_get_amode(fh: Handle, amode: *mut c_int) -> Result<()> {
@@ -90,7 +101,7 @@ pub(crate) unsafe fn file_get_atomicity(fh: Handle, flag: *mut c_int) -> Result<
 }
 
 pub(crate) unsafe fn file_set_atomicity(fh: Handle, flag: c_int) -> Result<()> {
-    setting::set_atomicity(&mut Surface, fh, flag != 0)
+    setting::set_atomicity(&mut Surface("MPI_File_set_atomicity"), fh, flag != 0)
 }
 
 pub(crate) unsafe fn file_get_group(fh: Handle, group: *mut Handle) -> Result<()> {
@@ -107,7 +118,7 @@ pub(crate) unsafe fn file_get_info(fh: Handle, info_used: *mut Handle) -> Result
 
 pub(crate) unsafe fn file_set_info(fh: Handle, info: Handle) -> Result<()> {
     let hints = enter(|library| crate::info::copy_of(library, info));
-    setting::set_info(&mut Surface, fh, hints)
+    setting::set_info(&mut Surface("MPI_File_set_info"), fh, hints)
 }
 
 macro_rules! numbers {
@@ -128,14 +139,14 @@ numbers! {
 }
 
 pub(crate) unsafe fn file_get_size(fh: Handle, size: *mut i64) -> Result<()> {
-    let found = setting::size(&mut Surface, fh)?;
+    let found = setting::size(&mut Surface("MPI_File_get_size"), fh)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { size.write(found as i64) };
     Ok(())
 }
 
 pub(crate) unsafe fn file_get_position_shared(fh: Handle, offset: *mut i64) -> Result<()> {
-    let found = setting::shared_position(&mut Surface, fh)?;
+    let found = setting::shared_position(&mut Surface("MPI_File_get_position_shared"), fh)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { offset.write(found as i64) };
     Ok(())
@@ -154,23 +165,23 @@ pub(crate) unsafe fn file_get_type_extent(
 }
 
 pub(crate) unsafe fn file_set_size(fh: Handle, size: i64) -> Result<()> {
-    setting::set_size(&mut Surface, fh, size, false)
+    setting::set_size(&mut Surface("MPI_File_set_size"), fh, size, false)
 }
 
 pub(crate) unsafe fn file_preallocate(fh: Handle, size: i64) -> Result<()> {
-    setting::set_size(&mut Surface, fh, size, true)
+    setting::set_size(&mut Surface("MPI_File_preallocate"), fh, size, true)
 }
 
 pub(crate) unsafe fn file_sync(fh: Handle) -> Result<()> {
-    setting::sync(&mut Surface, fh)
+    setting::sync(&mut Surface("MPI_File_sync"), fh)
 }
 
 pub(crate) unsafe fn file_seek(fh: Handle, offset: i64, whence: c_int) -> Result<()> {
-    setting::seek(&mut Surface, fh, offset, whence)
+    setting::seek(&mut Surface("MPI_File_seek"), fh, offset, whence)
 }
 
 pub(crate) unsafe fn file_seek_shared(fh: Handle, offset: i64, whence: c_int) -> Result<()> {
-    setting::seek_shared(&mut Surface, fh, offset, whence)
+    setting::seek_shared(&mut Surface("MPI_File_seek_shared"), fh, offset, whence)
 }
 
 pub(crate) unsafe fn file_set_view(
@@ -192,11 +203,11 @@ pub(crate) unsafe fn file_set_view(
             let (etype, filetype) = (library.datatype(etype)?, library.datatype(filetype)?);
             Ok((etype.clone(), filetype.clone(), representation))
         })?;
-        let disp = setting::displacement(&mut Surface, fh, disp)?;
+        let disp = setting::displacement(&mut Surface("MPI_File_set_view"), fh, disp)?;
         let is_written = ask(fh, |file| Ok(file.mode() & abi::MODE_RDONLY == 0))?;
         View::new(disp, etype, filetype, representation, is_written)
     })();
-    setting::set_view(&mut Surface, fh, view)?;
+    setting::set_view(&mut Surface("MPI_File_set_view"), fh, view)?;
     match (info, hints) {
         (abi::INFO_NULL, _) | (_, Err(_)) => Ok(()),
         (_, Ok(hints)) => with(|process, _| {

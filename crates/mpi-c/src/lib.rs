@@ -34,6 +34,7 @@ mod neighbours;
 mod node;
 mod objects;
 mod observed;
+mod operation;
 mod partitioned;
 mod point;
 mod progress;

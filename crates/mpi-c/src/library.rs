@@ -664,7 +664,7 @@ pub(crate) fn run(call: &Call) -> Result<()> {
 /// Runs the body of a call; turns its error into a code, as the error handler of the object
 /// concerned decides.
 #[inline]
-pub(crate) fn call(name: &str, object: Object, body: impl FnOnce() -> Result<()>) -> c_int {
+pub(crate) fn call(name: &'static str, object: Object, body: impl FnOnce() -> Result<()>) -> c_int {
     match body() {
         Ok(()) => abi::SUCCESS,
         Err(error) => handle(name, object, &error),
@@ -674,7 +674,7 @@ pub(crate) fn call(name: &str, object: Object, body: impl FnOnce() -> Result<()>
 /// Has the error handler of the object concerned deal with an error.
 #[cold]
 #[inline(never)]
-pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
+pub(crate) fn handle(name: &'static str, object: Object, error: &Error) -> c_int {
     let code = error.code();
     if let Object::Tool = object {
         return code;
@@ -685,6 +685,9 @@ pub(crate) fn handle(name: &str, object: Object, error: &Error) -> c_int {
     };
     let found = enter(|library| {
         library.codes.note(name, error);
+        if let (Object::Communicator(comm), Some(process)) = (object, &mut library.process) {
+            process.note_failed(comm, name, error);
+        }
         Ok(library.handler_of(object))
     });
     match found.unwrap_or(FoundHandler::Predefined(abi::ERRORS_ARE_FATAL)) {

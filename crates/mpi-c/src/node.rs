@@ -15,15 +15,21 @@ use crate::types::{Handle, In, Numbers, Out, count_of, is_in_place, too_many};
 /// Does an operation on a communicator that `start` begins.
 #[inline]
 fn run(
+    called: &'static str,
     comm: Handle,
     start: impl Fn(&mut Process, &mut Handles<'_>) -> Result<Started>,
 ) -> Result<bool> {
     loop {
-        match with(&start)? {
+        let started = with(|process, handles| {
+            let started = start(process, handles);
+            started.or_else(|error| process.refuse_in_area(comm, called, error))
+        });
+        match started? {
             Started::Done => return Ok(true),
             Started::Active(active) => return complete(active).map(|_| true),
+            Started::Agreeing(active) => return complete(active).map(|_| false),
             Started::ByMessages => return Ok(false),
-            Started::Make => node::make_area(&mut Surface, comm)?,
+            Started::Make => node::make_area(&mut Surface(called), comm)?,
         }
     }
 }
@@ -37,7 +43,7 @@ struct Reduced {
     op: Handle,
 }
 
-/// Describes a reduction for `body`, unless its operation is the program's.
+/// Describes a reduction for `body`.
 ///
 /// # Safety
 /// MPI's contract for the buffers of a reduction.
@@ -47,9 +53,7 @@ unsafe fn reduced(
     of: Reduced,
     body: impl FnOnce(&Operands<'_>) -> Result<Started>,
 ) -> Result<Started> {
-    if handles.operations.find(of.op).is_some() {
-        return Ok(Started::ByMessages);
-    }
+    let is_of_program = handles.operations.find(of.op).is_some();
     // SAFETY: the caller's promise.
     let (from, into) = unsafe {
         let place = |(buffer, count): (In, i64), writable| {
@@ -63,22 +67,23 @@ unsafe fn reduced(
     body(&Operands {
         from: from.as_ref().map(ProgramBuffer::buffer),
         into: into.as_ref().map(ProgramBuffer::buffer),
-        operation: of.op,
+        operation: (!is_of_program).then_some(of.op),
     })
 }
 
-pub(crate) unsafe fn barrier(comm: Handle) -> Result<bool> {
-    run(comm, |process, _| process.barrier_in_area(comm))
+pub(crate) unsafe fn barrier(called: &'static str, comm: Handle) -> Result<bool> {
+    run(called, comm, |process, _| process.barrier_in_area(comm))
 }
 
 pub(crate) unsafe fn bcast(
+    called: &'static str,
     buffer: Out,
     count: i64,
     datatype: Handle,
     root: c_int,
     comm: Handle,
 ) -> Result<bool> {
-    run(comm, |process, handles| {
+    run(called, comm, |process, handles| {
         // SAFETY: the caller keeps MPI's contract. The arguments of a root of another group are read by
         // the operation over messages.
         let placed = unsafe {
@@ -92,6 +97,7 @@ pub(crate) unsafe fn bcast(
 }
 
 pub(crate) unsafe fn allreduce(
+    called: &'static str,
     from: In,
     into: Out,
     count: i64,
@@ -105,7 +111,7 @@ pub(crate) unsafe fn allreduce(
         datatype,
         op,
     };
-    run(comm, |process, handles| {
+    run(called, comm, |process, handles| {
         let start = |of: &Operands<'_>| process.reduce_in_area(of, None, comm);
         // SAFETY: the caller keeps MPI's contract.
         unsafe { reduced(handles, of, start) }
@@ -113,6 +119,7 @@ pub(crate) unsafe fn allreduce(
 }
 
 pub(crate) unsafe fn reduce(
+    called: &'static str,
     from: In,
     into: Out,
     count: i64,
@@ -121,7 +128,7 @@ pub(crate) unsafe fn reduce(
     root: c_int,
     comm: Handle,
 ) -> Result<bool> {
-    run(comm, |process, handles| {
+    run(called, comm, |process, handles| {
         let communicator = process.communicator(comm)?;
         if communicator.remote_group().is_some() {
             return Ok(Started::ByMessages);
@@ -166,6 +173,7 @@ unsafe fn reduce_parts(
 }
 
 pub(crate) unsafe fn reduce_scatter(
+    called: &'static str,
     from: In,
     into: Out,
     recvcounts: Numbers,
@@ -173,7 +181,7 @@ pub(crate) unsafe fn reduce_scatter(
     op: Handle,
     comm: Handle,
 ) -> Result<bool> {
-    run(comm, |process, handles| {
+    run(called, comm, |process, handles| {
         let many = process.communicator(comm)?.size() as usize;
         // SAFETY: the caller keeps MPI's contract.
         unsafe {
@@ -191,6 +199,7 @@ pub(crate) unsafe fn reduce_scatter(
 }
 
 pub(crate) unsafe fn reduce_scatter_block(
+    called: &'static str,
     from: In,
     into: Out,
     recvcount: i64,
@@ -198,7 +207,7 @@ pub(crate) unsafe fn reduce_scatter_block(
     op: Handle,
     comm: Handle,
 ) -> Result<bool> {
-    run(comm, |process, handles| {
+    run(called, comm, |process, handles| {
         let counts = vec![recvcount; process.communicator(comm)?.size() as usize];
         // SAFETY: the caller keeps MPI's contract.
         unsafe {
@@ -234,6 +243,7 @@ unsafe fn blocks<'a>(
 macro_rules! exchanges {
     ($($name:ident, $start:ident, |$size:ident| $sent:expr;)*) => {$(
         pub(crate) unsafe fn $name(
+            called: &'static str,
             sendbuf: In,
             sendcount: i64,
             sendtype: Handle,
@@ -242,7 +252,7 @@ macro_rules! exchanges {
             recvtype: Handle,
             comm: Handle,
         ) -> Result<bool> {
-            run(comm, |process, handles| {
+            run(called, comm, |process, handles| {
                 let communicator = process.communicator(comm)?;
                 if communicator.remote_group().is_some() {
                     return Ok(Started::ByMessages);

@@ -104,7 +104,10 @@ unsafe fn isend_general(
     request: *mut Handle,
 ) -> Result<()> {
     // SAFETY: the caller's promise.
-    unsafe { keep(start_send(buffer, route, mode)?, request) }
+    unsafe {
+        with(|process, _| process.check_room_for_request())?;
+        keep(start_send(buffer, route, mode)?, request)
+    }
 }
 
 /// Writes the status of a receive, also of one whose message did not fit.
@@ -160,6 +163,7 @@ unsafe fn irecv_general(
     route: Route,
 ) -> Result<Handle> {
     let (process, handles) = inside.parts()?;
+    process.check_room_for_request()?;
     // SAFETY: the caller's promise.
     let active = unsafe {
         handles.buffer(buf, count, datatype, true, |into| {
@@ -447,7 +451,10 @@ pub(crate) unsafe fn isendrecv(
     };
     // SAFETY: the caller keeps MPI's contract.
     unsafe {
-        with(|process, _| process.check_route(to))?;
+        with(|process, _| {
+            process.check_room_for_request()?;
+            process.check_route(to)
+        })?;
         let receive = start_receive((recvbuf, recvcount, recvtype), from)?;
         let send = start_send((sendbuf, sendcount, sendtype), to, Mode::Standard);
         keep_both(receive, send, request)
@@ -478,6 +485,7 @@ pub(crate) unsafe fn isendrecv_replace(
     // SAFETY: the caller keeps MPI's contract. What is sent was copied before it is received over.
     unsafe {
         let send = with(|process, handles| {
+            process.check_room_for_request()?;
             process.check_route(from)?;
             handles.buffer(buf, count, datatype, false, |from| {
                 process.send_copy(from, to)
@@ -637,5 +645,8 @@ pub(crate) unsafe fn imrecv(
     request: *mut Handle,
 ) -> Result<()> {
     // SAFETY: the caller keeps MPI's contract.
-    unsafe { keep(start_message((buf, count, datatype), message)?, request) }
+    unsafe {
+        with(|process, _| process.check_room_for_request())?;
+        keep(start_message((buf, count, datatype), message)?, request)
+    }
 }

@@ -223,7 +223,7 @@ pub(crate) unsafe fn waitall(
         // The program's functions are called outside of the library.
         let mut general = Vec::new();
         let wanted = !statuses.is_null();
-        wait_for(|process| {
+        let waited = wait_for(|process| {
             let next = (&mut next, array.many, wanted);
             let handle = |at| array.request(at).read();
             let message = |at, status: &Known| array.settle_message(at, *status);
@@ -238,11 +238,13 @@ pub(crate) unsafe fn waitall(
                     first.get_or_insert(error);
                 }
             })
-        })?;
+        });
         for (at, outcome) in general {
             let error = array.settle_one(at, at, outcome);
             first = first.or(error);
         }
+        // If a handle is invalid, the requests before it are over, and those behind it stay as they are.
+        waited?;
         first.map_or(Ok(()), |error| Err(in_status(&error)))
     }
 }
@@ -284,6 +286,7 @@ fn any_done(
     process: &mut causeway_mpi::Process,
     handles: &[Handle],
 ) -> Result<Option<Option<(usize, Outcome)>>> {
+    process.check_requests(handles)?;
     let mut is_any_active = false;
     for (at, handle) in handles.iter().enumerate() {
         match process.test(*handle, false)? {
@@ -362,6 +365,7 @@ pub(crate) unsafe fn testany(
 type CompletedRequests = Option<Vec<(usize, Outcome)>>;
 
 fn some_done(process: &mut causeway_mpi::Process, handles: &[Handle]) -> Result<CompletedRequests> {
+    process.check_requests(handles)?;
     let (mut done, mut is_any_active) = (Vec::new(), false);
     for (at, handle) in handles.iter().enumerate() {
         match process.test(*handle, false)? {

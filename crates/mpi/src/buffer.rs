@@ -160,15 +160,25 @@ impl Buffer<'_> {
     }
 
     /// Bytes of data.
+    #[inline]
     pub(crate) fn bytes(&self) -> Result<u64> {
+        if self.is_plain() {
+            return Ok(self.memory.len() as u64);
+        }
         Ok(self.elements()?.bytes())
     }
 
     /// The message as one piece of memory.
+    #[inline]
     pub(crate) fn packed(&self) -> Result<Memory> {
-        if self.is_plain() {
-            return Ok(self.memory.clone());
+        match self.is_plain() {
+            true => Ok(self.memory.clone()),
+            false => self.packed_elsewhere(),
         }
+    }
+
+    /// A copy of the message without gaps.
+    fn packed_elsewhere(&self) -> Result<Memory> {
         let elements = self.elements()?;
         let packed = scratch(elements.bytes() as usize)?;
         elements.pack(0, Source::from(self.memory), &mut Target::from(&packed))?;

@@ -18,6 +18,8 @@ pub enum Owner {
 
 /// The number that completions of the library's own messages carry: no attached buffer owns them.
 pub(crate) const NO_OWNER: u64 = u64::MAX;
+/// The same of messages that need not be received: their receivers may have gone on without.
+pub(crate) const OPTIONAL: u64 = u64::MAX - 1;
 
 impl Owner {
     pub(crate) fn number(self) -> u64 {
@@ -82,5 +84,17 @@ impl Buffers {
 
     pub(crate) fn has_any(&self) -> bool {
         !self.pending.is_empty()
+    }
+
+    /// Messages on their way that need not be received.
+    pub(crate) fn optional(&self) -> usize {
+        self.pending
+            .get(&OPTIONAL)
+            .map_or(0, |pending| pending.many)
+    }
+
+    /// Whether messages are on their way that have to be received.
+    pub(crate) fn has_awaited(&self) -> bool {
+        self.pending.keys().any(|number| *number != OPTIONAL)
     }
 }

@@ -7,6 +7,9 @@ use crate::status::Status;
 /// Carries out an operation of several steps: lends the process for each step, and waits in between. While it waits, functions of the
 /// program may be called, which may call MPI.
 pub trait Caller {
+    /// The name of the program's call, which the checking mode compares in each step.
+    fn name(&self) -> &'static str;
+
     /// Lends the process for a step.
     fn with<R>(&mut self, step: impl FnOnce(&mut Process) -> Result<R>) -> Result<R>;
 

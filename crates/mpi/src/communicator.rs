@@ -6,6 +6,7 @@ use causeway_engine::types::Addr;
 
 use crate::abi;
 use crate::attributes::Attributes;
+use crate::ending::statement::Ending;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::info::Info;
@@ -70,8 +71,8 @@ pub struct Communicator {
     pub(crate) peers: Arc<[Peer]>,
     /// All processes, for collective operations: the peers, and behind them the local group of an inter-communicator.
     pub(crate) everyone: Arc<[Peer]>,
-    /// Collective operations so far: each has a tag of its own.
-    pub(crate) collectives: u32,
+    /// Collective operations so far: each has a number, and its messages have a tag made of that.
+    pub(crate) collectives: u64,
     /// The same for persistent operations.
     pub(crate) kept_collectives: u32,
     pub(crate) name: Vec<u8>,
@@ -83,6 +84,8 @@ pub struct Communicator {
     pub(crate) topology: Option<crate::topology::Topology>,
     /// The shared memory in which its processes do collective operations.
     pub(crate) node: Node,
+    /// Which processes begin no more of them, and calls that this one has not begun.
+    pub(crate) ending: Ending,
 }
 
 impl Communicator {
@@ -104,6 +107,7 @@ impl Communicator {
             info: Info::default(),
             topology: None,
             node: Node::default(),
+            ending: Ending::default(),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::abi;
 use crate::buffer::temporary;
 use crate::collective::{Place, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
+use crate::ending::statement::Why;
 use crate::error::{Error, Result};
 use crate::exchange::{BYTES, Exchange, WORDS};
 use crate::group::Group;
@@ -495,6 +496,7 @@ impl Process {
         if self.parent == Some(handle) {
             self.parent = None;
         }
+        self.end_collectives(handle, Why::Freed);
         Ok(self.communicators.remove(handle)?.error_handler)
     }
 

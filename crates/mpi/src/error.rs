@@ -64,6 +64,17 @@ impl Error {
         self.0.code
     }
 
+    /// Whether the arguments of a call are wrong, and not the state of this process or of another one.
+    pub(crate) fn is_of_arguments(&self) -> bool {
+        let others = [
+            abi::ERR_NO_MEM,
+            abi::ERR_OTHER,
+            abi::ERR_INTERN,
+            abi::ERR_PROC_ABORTED,
+        ];
+        !others.contains(&self.code())
+    }
+
     /// What is wrong.
     pub fn text(&self) -> &str {
         &self.0.text

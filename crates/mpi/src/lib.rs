@@ -9,7 +9,7 @@
 //! - Communicators ([`communicator`]) of [`group`]s, with [`topology`] and [`attributes`], and [how they are made](creation). Two groups can also
 //!   [connect](intercomm): those of one program, those that a [program has started](programs), and those that find each other by the [names] of ports.
 //! - Collective operations ([`collective`]): lists of [`steps`], which are started as [`schedule`]s, with [`operation`]s that combine elements
-//!   ([`reduction`]). Processes of one [`node`] do them in memory that they [share](sharing). The [checking mode](checking) compares the calls first.
+//!   ([`reduction`]). Processes of one [`node`] do them in memory that they [share](sharing); one that begins no more of them notifies the others (`ending`). The [checking mode](checking) compares the calls first.
 //! - Memory that other processes access ([`window`]), and files ([`io`]).
 //! - The rest: [`tool`] has the variables by which tools read and set some of this, [`table`] turns handles into objects, [`error`] has codes
 //!   and texts, [`info`] keys and values, [`record`] writes events for a launcher, [`abi`] has the numbers of the standard ABI.
@@ -33,6 +33,7 @@ pub mod collective;
 pub mod communicator;
 pub mod creation;
 pub mod datatype;
+mod ending;
 pub mod error;
 pub mod exchange;
 pub mod group;

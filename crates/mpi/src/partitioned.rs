@@ -4,7 +4,7 @@
 //! sends by this description. Then each partition is a message of its own, independently of the receiver's partitions.
 
 use causeway_engine::Memory;
-use causeway_engine::types::Posted;
+use causeway_engine::types::{OpId, Posted};
 
 use crate::abi;
 use crate::buffer::{OwnedBuffer, temporary};
@@ -34,6 +34,7 @@ impl Process {
         route: Route,
         is_send: bool,
     ) -> Result<usize> {
+        self.check_room_for_request()?;
         let communicator = self.communicator(route.communicator)?;
         let tag = crate::communicator::check_tag(route.tag)?;
         let peer = match route.rank {
@@ -136,6 +137,7 @@ impl Process {
             .context(Channel::Partitions);
         let mut pending = Vec::with_capacity(many);
         let mut marked = vec![false; many];
+        let mut failed = None;
         for (message, marked) in marked.iter_mut().enumerate() {
             let start = message * size as usize;
             let pattern = MpiPattern {
@@ -144,16 +146,22 @@ impl Process {
                 tag: Some(first.wrapping_add(message as u32)),
             };
             let into = [stream.slice(start..start + size as usize)];
-            match self.endpoint.post_receive(pattern, &into, POSTS, 0)? {
-                Posted::Pending(op) => pending.push((op, message)),
-                Posted::Complete(done) => {
-                    done.result?;
-                    *marked = true;
-                }
+            match self.endpoint.post_receive(pattern, &into, POSTS, 0) {
+                Ok(Posted::Pending(op)) => pending.push((op, message)),
+                Ok(Posted::Complete(done)) => match done.result {
+                    Ok(_) => *marked = true,
+                    Err(error) => failed = Some(Error::from(error)),
+                },
+                Err(error) => failed = Some(error.into()),
+            }
+            if failed.is_some() {
+                break;
             }
         }
         let it = self.partitioned_at(at)?;
         (it.pending, it.marked) = (pending, marked);
+        // The request ends with it; receives that were posted are cancelled then.
+        it.error = it.error.take().or(failed);
         Ok(())
     }
 
@@ -187,10 +195,12 @@ impl Process {
             return Ok(None);
         }
         it.is_started = false;
-        let (error, communicator) = (it.error.clone(), it.communicator);
+        let (error, communicator, is_orphan) = (it.error.clone(), it.communicator, it.is_orphan);
         if let Some(error) = error {
-            for (op, _) in std::mem::take(&mut it.pending) {
-                self.endpoint.cancel(op);
+            let (pending, is_send) = (std::mem::take(&mut it.pending), it.is_send);
+            self.abandon_parts(pending, is_send, communicator);
+            if is_orphan {
+                self.partitioned[at as usize] = None;
             }
             return Err(error.on(communicator));
         }
@@ -204,10 +214,25 @@ impl Process {
             true => Status::of_send(),
             false => Status::of_message(it.rank, it.tag, bytes),
         };
-        if it.is_orphan {
+        if is_orphan {
             self.partitioned[at as usize] = None;
         }
         Ok(Some(status))
+    }
+
+    /// Cancels messages of partitions; their outcomes are taken in the background.
+    fn abandon_parts(&mut self, pending: Vec<(OpId, usize)>, is_send: bool, communicator: usize) {
+        for (op, _) in pending {
+            self.endpoint.cancel(op);
+            let state = match is_send {
+                true => State::Send(op),
+                false => State::Receive {
+                    op,
+                    from_any: false,
+                },
+            };
+            self.abandon(Active::new(state, communicator));
+        }
     }
 
     fn place_of_partitioned(&self, request: usize) -> Result<u32> {
@@ -297,8 +322,17 @@ impl Process {
             it.is_orphan = true;
             return;
         }
-        if let Some(op) = it.take().and_then(|it| it.description_send) {
-            self.endpoint.cancel(op);
+        let Some(it) = it.take() else {
+            return;
+        };
+        self.abandon_parts(it.pending, it.is_send, it.communicator);
+        // The description of the send that belongs to it still has to be received: a later receive of this tag would take it for that of its own.
+        if let Some(op) = it.description_send {
+            let state = State::Receive {
+                op,
+                from_any: false,
+            };
+            self.abandon(Active::new(state, it.communicator));
         }
     }
 }

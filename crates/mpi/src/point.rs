@@ -5,7 +5,7 @@ use causeway_engine::{Memory, Takes};
 
 use crate::abi;
 use crate::buffer::{Buffer, temporary};
-use crate::buffering::{Buffers, NO_OWNER, Owner};
+use crate::buffering::{Buffers, NO_OWNER, OPTIONAL, Owner};
 use crate::communicator::{Peer, check_tag};
 use crate::datatype::Basic;
 use crate::error::{Error, Result};
@@ -88,6 +88,9 @@ impl Process {
     #[inline(always)]
     pub fn receive_with_request(&mut self, into: &Memory, route: Route) -> Option<Result<usize>> {
         let pattern = self.usual_pattern(route)?;
+        if !self.requests.has_room() {
+            return None;
+        }
         let op = self.endpoint.try_receive(pattern, into, POSTS, 0)?;
         let from_any = route.rank == abi::ANY_SOURCE;
         Some(self.keep_receive(op, (route.communicator, from_any)))
@@ -262,7 +265,7 @@ impl Process {
         match posted {
             Posted::Pending(op) => {
                 let bytes = match buffer {
-                    NO_OWNER => 0,
+                    NO_OWNER | OPTIONAL => 0,
                     _ => with_overhead(memory.iter().map(Memory::len).sum()),
                 };
                 self.buffers.started(op, buffer, bytes);

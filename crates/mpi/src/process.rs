@@ -23,7 +23,7 @@ use crate::ports::Ports;
 use crate::process_table::ProcessTable;
 use crate::record;
 use crate::request::Request;
-use crate::schedule::Schedules;
+use crate::schedule::{BEFORE_LOOKING, BEFORE_LOOKING_AGAIN, Schedules};
 use crate::status::Status;
 use crate::table::{Kind, Table};
 use crate::window::state::Windows;
@@ -80,6 +80,8 @@ pub struct Process {
     pub(crate) has_threads: bool,
     /// It has told the launcher that it ends regularly.
     pub(crate) has_finished: bool,
+    /// It has waited, and nothing has come for some time: operations look why.
+    pub(crate) is_idle: bool,
 }
 
 /// The result of a wait.
@@ -250,6 +252,7 @@ impl Process {
             program_number: 0,
             has_threads: false,
             has_finished: false,
+            is_idle: false,
         })
     }
 
@@ -470,16 +473,35 @@ impl Process {
                 Waited::Done(None) | Waited::NotYet(_) => Waited::NotYet(None),
             });
         }
+        self.wait_and_look(false, &mut ready)
+    }
+
+    /// The same in the only thread that waits. Collective operations look why nothing comes for some time; `is_one` if `ready` polls one that is no schedule.
+    pub(crate) fn wait_and_look<T>(
+        &mut self,
+        is_one: bool,
+        ready: &mut impl FnMut(&mut Self) -> Result<Option<T>>,
+    ) -> Result<Waited<T>> {
+        let mut is_late = false;
         loop {
             let seen = self.endpoint.event_count();
             self.drain();
             if let Some(call) = self.take_call() {
                 return Ok(Waited::Call(call));
             }
-            if let Some(done) = ready(self)? {
+            let found = ready(self);
+            self.is_idle = false;
+            if let Some(done) = found? {
                 return Ok(Waited::Done(done));
             }
-            self.endpoint.wait_for_event(seen, FOR_EVER);
+            let idle = match is_late {
+                false if is_one || !self.schedules.is_empty() => BEFORE_LOOKING,
+                true if is_one || self.schedules.compare_calls() => BEFORE_LOOKING_AGAIN,
+                _ => FOR_EVER,
+            };
+            let has_come = self.endpoint.wait_for_event(seen, idle);
+            self.is_idle = !has_come;
+            is_late |= !has_come;
         }
     }
 

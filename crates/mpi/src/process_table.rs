@@ -10,6 +10,7 @@ use causeway_wire::formats::Formats;
 
 use crate::abi;
 use crate::error::{Error, Result};
+use crate::group::Group;
 
 /// The directory for sockets that the launcher has made, and removes.
 pub const DIRECTORY: &str = "CAUSEWAY_RUN_DIRECTORY";
@@ -139,6 +140,15 @@ impl ProcessTable {
         self.formats.get(process as usize).copied()
     }
 
+    /// Whether all processes of a group speak this format or a later one.
+    pub(crate) fn all_speak(&self, group: &Group, format: u8) -> bool {
+        let speaks = |process: &u32| {
+            let formats = self.formats(*process);
+            formats.is_some_and(|formats| formats.highest >= format)
+        };
+        group.members().iter().all(speaks)
+    }
+
     /// Whether a process belongs to another world than this one.
     pub(crate) fn is_of_other_world(&self, process: u32) -> bool {
         self.identity(process)
@@ -257,7 +267,7 @@ mod tests {
         let error = error.expect_err("they have none");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks formats 6 to 7 of MPI's messages, this process formats 1 to 5; run builds on both sides that share one"
+            "rank 1: it speaks formats 7 to 8 of MPI's messages, this process formats 1 to 6; run builds on both sides that share one"
         );
     }
 
@@ -270,13 +280,30 @@ mod tests {
         let error = file_format("rank 1", FORMATS, first).expect_err("it is too old");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to 5, and files are opened together from format 2 on; \
+            "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to 6, and files are opened together from format 2 on; \
              run a build on all sides that speaks it"
         );
         // This process is, to others that are not.
         file_format("rank 1", first, FORMATS).expect_err("this process is too old");
         let second = Formats::only(2);
         assert_eq!(file_format("rank 1", second, FORMATS).ok(), Some(2));
+    }
+
+    #[test]
+    fn a_group_speaks_a_format_if_all_its_processes_do() {
+        let methods = Methods {
+            shm: true,
+            tcp: true,
+        };
+        let mut table = ProcessTable::new(Contact::default(), methods);
+        for (rank, highest) in [6, 5, 7].into_iter().enumerate() {
+            let formats = Formats { lowest: 1, highest };
+            table.add((1, rank as u32), formats, "host");
+        }
+        let speak =
+            |members: &[u32], format| table.all_speak(&Group::new(members.to_vec()), format);
+        assert!(speak(&[0, 2], 6) && speak(&[0, 1, 2], 5));
+        assert!(!speak(&[0, 1, 2], 6) && !speak(&[0, 3], 1));
     }
 
     #[test]

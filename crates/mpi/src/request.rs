@@ -197,6 +197,29 @@ fn over(result: Result<Status>) -> Outcome {
 }
 
 impl Process {
+    /// Fails if there is no room for another request: to be called before an operation is started that needs one.
+    pub fn check_room_for_request(&self) -> Result<()> {
+        match self.requests.has_room() {
+            true => Ok(()),
+            false => Err(self.requests.full()),
+        }
+    }
+
+    /// Fails if a handle is none of a request: to be called before any of several is taken.
+    pub fn check_requests(&self, handles: &[usize]) -> Result<()> {
+        let others = handles
+            .iter()
+            .filter(|handle| ![abi::REQUEST_NULL, FINISHED].contains(handle));
+        others
+            .copied()
+            .try_for_each(|handle| self.requests.get(handle).map(drop))
+    }
+
+    /// Has an operation complete in the background.
+    pub fn abandon(&mut self, active: Active) {
+        self.schedules.orphans.push(active);
+    }
+
     /// Makes a request of an operation in progress.
     #[inline]
     pub fn keep(&mut self, active: Active) -> Result<usize> {
@@ -233,6 +256,7 @@ impl Process {
 
     /// Makes a persistent request of a collective operation.
     pub fn plan_steps(&mut self, steps: crate::steps::Steps) -> Result<usize> {
+        self.check_room_for_request()?;
         let at = self.keep_steps(steps)?;
         self.plan(Plan::Steps(at))
     }
@@ -573,7 +597,7 @@ impl Process {
             _ => {}
         }
         if let Some(active) = request.active.take() {
-            self.schedules.orphans.push(active);
+            self.abandon(active);
         }
         Ok(())
     }

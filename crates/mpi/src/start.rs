@@ -92,7 +92,7 @@ impl Process {
     }
 
     /// Waits without leaving the process. No functions of the program are called.
-    fn wait_here(&mut self, active: &mut Active) -> Result<()> {
+    pub(crate) fn wait_here(&mut self, active: &mut Active) -> Result<()> {
         while let Waited::Call(_) = self.wait(active)? {}
         Ok(())
     }
@@ -108,14 +108,18 @@ impl Process {
     }
 
     fn finish_here(&mut self) -> Result<()> {
+        // Others may receive only once they know that they wait for this process in vain.
+        self.end_all_collectives();
         // All messages that other processes wait for have been received by then.
-        while self.buffers.has_any() {
-            self.wait_for_news(|process| Ok((!process.buffers.has_any()).then_some(())))?;
+        while self.buffers.has_awaited() {
+            self.wait_for_news(|process| {
+                process.answer_questions();
+                Ok((!process.buffers.has_awaited()).then_some(()))
+            })?;
         }
         self.disconnect_other_programs();
-        let steps = self.barrier(abi::COMM_WORLD)?.called("MPI_Finalize");
-        let mut barrier = self.begin(steps)?;
-        self.wait_here(&mut barrier)?;
+        let barrier = self.begin_last_barrier(abi::COMM_WORLD)?;
+        self.wait_for_last_barrier(barrier)?;
         // The launcher hears of it once.
         if !std::mem::replace(&mut self.has_finished, true) {
             self.launcher.barrier()?;
@@ -139,13 +143,13 @@ impl Process {
                     .chain(remote.into_iter().flatten());
                 all.any(|member| self.process_table.is_of_other_world(*member))
             });
-            if has_strangers && let Ok(steps) = self.barrier(handle) {
-                barriers.extend(self.begin(steps.called("MPI_Finalize")));
+            if has_strangers {
+                barriers.extend(self.begin_last_barrier(handle));
             }
         }
-        for mut barrier in barriers {
+        for barrier in barriers {
             // An error means that the processes have ended.
-            let _ = self.wait_here(&mut barrier);
+            let _ = self.wait_for_last_barrier(barrier);
         }
     }
 }

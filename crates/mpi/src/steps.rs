@@ -45,6 +45,8 @@ pub struct Steps {
     /// Rotation of ranks: the place of rank 0 among everyone, and the number of the processes that take part.
     rotation: (u32, u32),
     pub(crate) described: Described,
+    /// Messages have to be as long as the memory for them: calls with different lengths are errors.
+    pub(crate) is_exact: bool,
 }
 
 impl Steps {
@@ -56,6 +58,7 @@ impl Steps {
             last: Vec::new(),
             rotation: (0, 0),
             described: Described::default(),
+            is_exact: false,
         }
     }
 
@@ -141,6 +144,23 @@ impl Steps {
             self.list.append(&mut self.last);
         }
         self.list
+    }
+
+    /// Describes these steps as a part of the program's call of this name, all of whose parts are described alike.
+    #[must_use]
+    pub(crate) fn part_of(mut self, name: &'static str) -> Self {
+        self.described = Described {
+            name,
+            ..Described::default()
+        };
+        self
+    }
+
+    /// The same with messages that have to be as long as the memory for them.
+    #[must_use]
+    pub fn exact(mut self) -> Self {
+        self.is_exact = true;
+        self
     }
 
     /// Sets the name of the program's call, for errors and for the checking mode.

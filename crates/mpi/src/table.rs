@@ -121,14 +121,24 @@ impl<T> Table<T> {
         self.insert_behind(object)
     }
 
+    /// Whether another object can be added.
+    #[inline]
+    pub fn has_room(&self) -> bool {
+        !self.free.is_empty() || self.places.len() < MOST
+    }
+
+    /// The error of an object for which there is no room.
+    #[cold]
+    pub fn full(&self) -> Error {
+        let kind = self.kind;
+        let text = format!("there are {MOST} objects of the kind {kind:?} already");
+        Error::new(crate::abi::ERR_NO_MEM, text)
+    }
+
     #[inline(never)]
     fn insert_behind(&mut self, object: T) -> Result<usize> {
         if self.places.len() == MOST {
-            let text = format!(
-                "there are {MOST} objects of the kind {:?} already",
-                self.kind
-            );
-            return Err(Error::new(crate::abi::ERR_NO_MEM, text));
+            return Err(self.full());
         }
         self.places.push(Place {
             uses: 0,
@@ -253,5 +263,16 @@ mod tests {
         let other = Table::<&str>::new(Kind::Info, 34);
         assert!(other.get(b).is_err());
         assert_eq!(table.len(), 2);
+    }
+
+    #[test]
+    fn a_full_table_has_room_when_an_object_is_removed() {
+        let mut table = Table::new(Kind::Request, 7);
+        let all: Vec<_> = (0..MOST).map(|_| table.insert(()).ok()).collect();
+        assert!(all.iter().all(Option::is_some) && !table.has_room());
+        let code = |added: Result<usize>| added.map_err(|error| error.code()).err();
+        assert_eq!(code(table.insert(())), Some(crate::abi::ERR_NO_MEM));
+        assert!(all[5].is_some_and(|handle| table.remove(handle).is_ok()));
+        assert!(table.has_room() && table.insert(()).is_ok() && !table.has_room());
     }
 }

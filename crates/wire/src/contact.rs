@@ -23,7 +23,7 @@ use crate::formats::Formats;
 /// speaks.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
-    highest: SHARED_STORED,
+    highest: CALLS_IN_AREAS,
 };
 
 /// The lowest format in which processes handle files as this build does.
@@ -38,6 +38,11 @@ pub const BROADCASTS_BY_ROOT: u8 = 4;
 /// The lowest format in which a file's storage may keep the file's shared pointer. A step of such a pointer may fail; the first process makes it and
 /// reports the result to all.
 pub const SHARED_STORED: u8 = 5;
+
+/// The lowest format in which processes publish their calls in the memory in which they do collective operations, and number these operations like those by
+/// messages. Processes of earlier formats do without that memory in communicators with others. Also the lowest one in which the checking mode describes the steps of a function of
+/// files as that function.
+pub const CALLS_IN_AREAS: u8 = 6;
 
 /// The formats of builds that do not state them.
 const UNSTATED: Formats = Formats::only(1);

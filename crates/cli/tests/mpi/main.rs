@@ -230,6 +230,117 @@ fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
 }
 
 #[test]
+fn lengths_that_differ_between_ranks_are_errors_and_no_rank_waits_for_ever() {
+    succeeds("lengths");
+    let environment = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    for processes in [2, 3, 4] {
+        let output = run_with(processes, &compile("lengths"), &["messages"], &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
+fn calls_that_a_rank_does_not_begin_concern_the_others_only_if_they_have_begun_them() {
+    succeeds("refusals");
+    let environment = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    let output = run_with(3, &compile("refusals"), &["messages"], &environment);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+/// Runs a program in which rank 1 speaks the formats of messages before the latest.
+fn run_with_an_earlier_format(processes: u32, name: &str, arguments: &[&str]) {
+    let script = "[ \"$PMI_RANK\" != 1 ] || export CAUSEWAY_MPI_FORMATS=1-5; exec \"$0\" \"$@\"";
+    let program = compile(name);
+    let program = program.to_str().expect("a name in UTF-8");
+    let arguments = [&["-c", script, program], arguments].concat();
+    let output = run(processes, Path::new("sh"), &arguments);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{processes}, {name}: {errors}");
+}
+
+#[test]
+fn reductions_by_operations_of_the_program_count_alike_in_all_ranks() {
+    succeeds("uses");
+    for processes in [2, 3] {
+        run_with_an_earlier_format(processes, "uses", &[]);
+    }
+}
+
+/// Runs a case of the program `ends`; prints what it says if it fails.
+fn ends_well(processes: u32, case: &str, environment: &[(&str, &str)]) {
+    let arguments = Vec::from_iter(case.split(' '));
+    let output = run_with(processes, &compile("ends"), &arguments, environment);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{processes}, {case}: {errors}");
+}
+
+#[test]
+fn a_rank_that_ends_leaves_none_waiting_in_an_operation() {
+    let uses = ["odd first used", "odd last new", "others last used"];
+    for operation in 0..16 {
+        for (at, of) in uses.iter().enumerate() {
+            let (late, use_of) = of.split_once(' ').unwrap_or_default();
+            let bytes = ["4", "60000", "500000"][(operation + at) % 3];
+            let how = ["refuse", "free"][(operation / 3 + at) % 2];
+            let case = format!("{operation} {bytes} {how} {use_of} {late}");
+            ends_well([2, 3, 5][at], &case, &[]);
+        }
+    }
+    let tcp = [("CAUSEWAY_MPI_METHODS", "tcp")];
+    ends_well(3, "5 4 refuse last used others", &tcp);
+    ends_well(3, "0 60000 free first new odd", &tcp);
+    ends_well(1, "0 4 refuse first used odd", &[]);
+    for case in ["0 4", "0 500000", "5 4", "9 4", "11 4", "14 4", "15 4"] {
+        for how in ["skip", "old", "held", "busy"] {
+            ends_well(3, &format!("{case} {how} last used others"), &[]);
+        }
+        ends_well(2, &format!("{case} skip first new odd"), &tcp);
+    }
+}
+
+#[test]
+fn a_rank_that_is_done_early_disturbs_no_operation_of_the_others() {
+    let program = compile("stated");
+    for arguments in [&[][..], &["refuse"]] {
+        for methods in ["shm", "tcp"] {
+            let environment = [("CAUSEWAY_MPI_METHODS", methods)];
+            let output = run_with(4, &program, arguments, &environment);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{arguments:?} {methods}: {errors}");
+        }
+    }
+}
+
+#[test]
+fn a_rank_that_is_done_early_connects_with_no_others() {
+    for methods in ["shm", "tcp"] {
+        let environment = [("CAUSEWAY_MPI_METHODS", methods)];
+        let output = run_with(5, &compile("quiet"), &[], &environment);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{methods}: {errors}");
+    }
+}
+
+#[test]
+fn many_refused_calls_are_stated() {
+    let output = run(3, &compile("often"), &[]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+}
+
+#[test]
+fn requests_that_cannot_be_made_and_handles_that_are_none_leave_the_others_as_they_are() {
+    let program = compile("requests-wrong");
+    for processes in [1, 2, 3] {
+        let output = run(processes, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
 fn random_sequences_of_collective_operations() {
     let program = compile("sequences");
     for (processes, environment) in [

@@ -36,6 +36,10 @@ const LONG: [usize; 3] = [(256 << 10) - 1, 256 << 10, 600_000];
 pub(crate) struct Rank(pub(crate) Process);
 
 impl Caller for Rank {
+    fn name(&self) -> &'static str {
+        "MPI_File_open"
+    }
+
     fn with<R>(&mut self, step: impl FnOnce(&mut Process) -> Result<R>) -> Result<R> {
         step(&mut self.0)
     }
@@ -280,6 +284,16 @@ fn files_are_opened_together_with_processes_of_format_2() {
     }
     run(3, "2-3");
     run(3, "1-4");
+    run(3, "1-5");
+}
+
+#[test]
+fn the_checking_mode_describes_the_steps_of_opening_alike_in_all_processes() {
+    let test = "opening::is_the_program_that_opens_files";
+    for formats in ["", "1-5"] {
+        let environment = [(PROGRAM, formats), ("CAUSEWAY_MPI_CHECK", "1")];
+        run_ranks((3, formats), test, &environment);
+    }
 }
 
 #[test]

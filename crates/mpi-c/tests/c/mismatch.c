@@ -1,6 +1,8 @@
 /* In the checking mode, calls that do not belong together are errors that name ranks and calls. */
 #include "check.h"
 
+#include <unistd.h>
+
 static void told(int code, const char *what) {
     char text[MPI_MAX_ERROR_STRING];
     int class, len;
@@ -54,6 +56,25 @@ static void unused(MPI_Win *window, int *code, ...) {
     (void)code;
 }
 
+/* Different functions of files. */
+static void of_files(int is_last) {
+    char path[] = "/tmp/causeway-mismatch-XXXXXX";
+    MPI_File file;
+    int file_descriptor = rank == 0 ? mkstemp(path) : -1;
+    if (rank == 0) CHECK(file_descriptor >= 0 && close(file_descriptor) == 0);
+    OK(MPI_Bcast(path, sizeof path, MPI_CHAR, 0, MPI_COMM_WORLD));
+    OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    if (size > 1) {
+        told(is_last ? MPI_File_set_size(file, 100) : MPI_File_sync(file), "rank 0 calls MPI_File_sync, rank ");
+        int code = is_last ? MPI_File_write_at_all(file, 0, one, 1, MPI_INT, MPI_STATUS_IGNORE)
+                           : MPI_File_read_at_all(file, 0, other, 1, MPI_INT, MPI_STATUS_IGNORE);
+        told(code, "calls MPI_File_write_at_all");
+    }
+    OK(MPI_File_set_size(file, 100));
+    OK(MPI_File_sync(file));
+    OK(MPI_File_close(&file));
+}
+
 int main(int argc, char **argv) {
     int word = 0, sum = 0;
     begin(&argc, &argv);
@@ -69,6 +90,7 @@ int main(int argc, char **argv) {
         told(is_last ? MPI_Wait(&request, MPI_STATUS_IGNORE) : code, "MPI_Ibarrier");
     }
     each_with_each(is_last);
+    of_files(is_last);
     if (size > 1) {
         /* Calls that make different objects, or communicators in different ways. */
         MPI_Comm made;

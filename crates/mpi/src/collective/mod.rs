@@ -22,7 +22,7 @@
 mod blocks;
 mod comparing;
 mod inter;
-mod moving;
+pub(crate) mod moving;
 mod neighbours;
 mod operands;
 mod place;
@@ -71,7 +71,7 @@ impl Process {
     /// A barrier: in round k, each process sends to the one 2^k behind it and receives from the one 2^k before it.
     pub fn barrier(&mut self, communicator: usize) -> Result<Steps> {
         let (Place { rank, size }, rotation) = self.sites(communicator)?.all();
-        let mut steps = Steps::on(communicator);
+        let mut steps = Steps::on(communicator).exact();
         steps.rotate(rotation);
         let nothing = temporary(0)?;
         let mut distance = 1;

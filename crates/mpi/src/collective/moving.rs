@@ -13,10 +13,11 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::steps::Steps;
 
-fn check_root(root: i32, place: Place) -> Result<u32> {
-    let valid = u32::try_from(root).ok().filter(|root| *root < place.size);
+/// The root of an operation in a group of so many.
+pub(crate) fn check_root(root: i32, size: u32) -> Result<u32> {
+    let valid = u32::try_from(root).ok().filter(|root| *root < size);
     valid.ok_or_else(|| {
-        let text = format!("the root {root} in a communicator of {}", place.size);
+        let text = format!("the root {root} in a communicator of {size}");
         Error::new(abi::ERR_ROOT, text)
     })
 }
@@ -30,6 +31,22 @@ fn check_not_in_place(from: Option<&Blocks>) -> Result<()> {
             "MPI_IN_PLACE is not allowed over inter-communicators",
         )),
     }
+}
+
+/// Copies the block that a process sends to itself, which has to be as long as the one that it receives.
+fn copy_own(steps: &mut Steps, from: &Memory, into: &Memory) -> Result<()> {
+    check_equal(from.len(), into.len())?;
+    steps.copy(from, into);
+    Ok(())
+}
+
+/// Fails unless a process sends itself as many bytes as it receives.
+pub(crate) fn check_equal(sent: usize, received: usize) -> Result<()> {
+    if sent == received {
+        return Ok(());
+    }
+    let text = format!("{sent} bytes are sent where {received} are received");
+    Err(Error::new(abi::ERR_TRUNCATE, text))
 }
 
 /// The two sides of an operation, as steps use them.
@@ -58,14 +75,14 @@ impl Process {
         communicator: usize,
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
-        let mut steps = Steps::on(communicator);
+        let mut steps = Steps::on(communicator).exact();
         steps.described.root = root;
         if let Some(remote) = sites.remote {
             inter::broadcast(&mut steps, sites, Root::of(root, remote)?, buffer)?;
             return Ok(steps);
         }
         let place = sites.local;
-        let root = check_root(root, place)?;
+        let root = check_root(root, place.size)?;
         steps.described.bytes = buffer.bytes()?;
         let memory = match place.rank == root {
             true => steps.packed(buffer)?,
@@ -83,11 +100,7 @@ impl Process {
     /// root sends to each.
     fn may_send_by_root(&self, communicator: usize) -> Result<bool> {
         let group = self.communicator(communicator)?.group();
-        let knows = |member: &u32| {
-            let formats = self.process_table.formats(*member);
-            formats.is_some_and(|formats| formats.highest >= BROADCASTS_BY_ROOT)
-        };
-        let all_know = group.members().iter().all(knows);
+        let all_know = self.process_table.all_speak(group, BROADCASTS_BY_ROOT);
         Ok(all_know && !self.are_on_several_hosts(group))
     }
 
@@ -110,12 +123,12 @@ impl Process {
             return Ok(steps);
         }
         let place = sites.local;
-        let root = check_root(root, place)?;
+        let root = check_root(root, place.size)?;
         if place.rank == root {
             for (rank, into) in sides.into.iter().enumerate() {
                 match (rank as u32 == root, sides.from.first()) {
                     (false, _) => steps.receive(rank as u32, into.clone()),
-                    (true, Some(from)) => steps.copy(from, into),
+                    (true, Some(from)) => copy_own(&mut steps, from, into)?,
                     (true, None) => {}
                 }
             }
@@ -144,12 +157,12 @@ impl Process {
             return Ok(steps);
         }
         let place = sites.local;
-        let root = check_root(root, place)?;
+        let root = check_root(root, place.size)?;
         if place.rank == root {
             for (rank, from) in sides.from.iter().enumerate() {
                 match (rank as u32 == root, sides.into.first()) {
                     (false, _) => steps.send(rank as u32, from.clone()),
-                    (true, Some(into)) => steps.copy(from, into),
+                    (true, Some(into)) => copy_own(&mut steps, from, into)?,
                     (true, None) => {}
                 }
             }
@@ -190,7 +203,7 @@ impl Process {
         let first = sides.from.first().unwrap_or(&sides.into[own]);
         ring(&mut steps, place, &sides.into, first);
         if let Some(from) = sides.from.first() {
-            steps.copy(from, &sides.into[own]);
+            copy_own(&mut steps, from, &sides.into[own])?;
         }
         Ok(steps)
     }
@@ -227,7 +240,8 @@ impl Process {
             let to = (rank + distance) % size;
             steps.send(to, sides.from[to as usize].clone());
         }
-        steps.copy(&sides.from[rank as usize], &sides.into[rank as usize]);
+        let own = rank as usize;
+        copy_own(&mut steps, &sides.from[own], &sides.into[own])?;
         Ok(steps)
     }
 }

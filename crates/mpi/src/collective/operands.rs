@@ -134,6 +134,7 @@ impl Reduction {
     pub(super) fn describe(&self, steps: &mut Steps) {
         steps.described.operation = self.what.number();
         steps.described.bytes = self.into.len() as u64;
+        steps.is_exact = true;
     }
 
     /// The elements of each process, as parts of memory that has those of all processes.

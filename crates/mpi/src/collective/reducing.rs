@@ -6,12 +6,13 @@
 use causeway_engine::Memory;
 
 use super::inter::{self, Root};
+use super::moving::check_root;
 use super::operands::{Reduction, deliver_parts, reduce_by_tree};
 use super::place::Place;
 use super::spreading::{ring, shares};
 use crate::abi;
 use crate::buffer::{OwnedBuffer, scratch};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::process::Process;
 use crate::steps::Steps;
 
@@ -74,11 +75,7 @@ impl Process {
             inter::reduce(&mut steps, sites, Root::of(root, remote)?, of)?;
             return Ok(steps);
         }
-        let valid = u32::try_from(root).ok().filter(|root| *root < place.size);
-        let root = valid.ok_or_else(|| {
-            let text = format!("the root {root} in a communicator of {}", place.size);
-            Error::new(abi::ERR_ROOT, text)
-        })?;
+        let root = check_root(root, place.size)?;
         of.prepare(&mut steps);
         // To keep the order of ranks, the tree's root is rank 0, whichever process gets the result.
         let top = if of.what.commutes() { root } else { 0 };

@@ -21,6 +21,7 @@ fn in_area(
         match caller.with(&start)? {
             Started::Done => return Ok(true),
             Started::Active(active) => return caller.wait(active).map(|_| true),
+            Started::Agreeing(active) => return caller.wait(active).map(|_| false),
             Started::ByMessages => return Ok(false),
             Started::Make => node::make_area(caller, communicator)?,
         }
@@ -44,8 +45,9 @@ pub(crate) fn exchange_numbers_nearby<const N: usize>(
         true => {}
         false => {
             let into = into.memory.clone();
+            let name = caller.name();
             let active =
-                caller.with(|process| begin_allgather(process, communicator, from, into))?;
+                caller.with(|process| begin_allgather(process, communicator, from, into, name))?;
             caller.wait(active)?;
         }
     }
@@ -69,9 +71,10 @@ pub(crate) fn broadcast_nearby(
 }
 
 fn broadcast(caller: &mut impl Caller, communicator: usize, buffer: &OwnedBuffer) -> Result<()> {
+    let name = caller.name();
     let active = caller.with(|process| {
         let steps = process.broadcast(buffer.as_buffer(), 0, communicator)?;
-        process.begin(steps)
+        process.begin_part(steps, name)
     })?;
     caller.wait(active).map(drop)
 }
@@ -83,10 +86,11 @@ pub(crate) fn exchange_numbers<const N: usize>(
     numbers: [i64; N],
 ) -> Result<Vec<[i64; N]>> {
     let own = OwnedBuffer::bytes(Memory::from_vec(bytes_of(&numbers)));
+    let name = caller.name();
     let (active, memory) = caller.with(|process| {
         let size = process.communicator(communicator)?.size();
         let memory = temporary(size as usize * N * WORD)?;
-        let active = begin_allgather(process, communicator, own, memory.clone())?;
+        let active = begin_allgather(process, communicator, own, memory.clone(), name)?;
         Ok((active, memory))
     })?;
     caller.wait(active)?;
@@ -99,13 +103,14 @@ fn begin_allgather(
     communicator: usize,
     own: OwnedBuffer,
     into: Memory,
+    name: &'static str,
 ) -> Result<Active> {
     let into = Blocks::Even {
         memory: into,
         blocks: process.communicator(communicator)?.size(),
     };
     let steps = process.allgather(Some(&Blocks::Each(vec![own])), &into, communicator)?;
-    process.begin(steps)
+    process.begin_part(steps, name)
 }
 
 /// Bytes of a number.

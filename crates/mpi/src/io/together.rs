@@ -191,9 +191,10 @@ fn exchange(
     let blocks =
         |all: &[Memory]| Blocks::Each(all.iter().cloned().map(OwnedBuffer::bytes).collect());
     let (from, into) = (blocks(&from), blocks(into));
+    let name = caller.name();
     let active = caller.with(|process| {
         let steps = process.alltoall(Some(&from), &into, communicator)?;
-        process.begin(steps)
+        process.begin_part(steps, name)
     })?;
     caller.wait(active).map(drop)
 }

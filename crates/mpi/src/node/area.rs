@@ -1,15 +1,19 @@
 //! Memory that all processes of a communicator on one host have mapped for their collective operations.
 //!
 //! ```text
-//! sleepers, 8 bytes on a line of 64: one bit for each rank | the lost rank + 1, likewise
+//! sleepers, 8 bytes on a line of 64: one bit for each rank | a failure, 7 words, likewise
 //! what rank 0 sleeps for, 8 bytes on a line of 64 | that of rank 1 | …
 //! slots of rank 0: 8 of them | slots of rank 1 | …
-//! slot: the number of the phase that it belongs to, + 1, 8 bytes | up to 56 bytes of payload, or, from byte 64 on, up to 8192
+//! slot: the number of the phase that it belongs to, + 1, 8 bytes | the call, 8 bytes | up to 48 bytes of payload, or, from byte 64 on, up to 8192
 //! ```
 //!
 //! Operations are cut into *phases*, which all processes number alike. In a phase, a process fills its slot `phase mod 8` and publishes it by
 //! writing the phase's number; then it reads the slots of those whose data it needs. It publishes a phase only when it has read what it needs
 //! of the one before, and fills a slot only when all have published the phase behind the one that the slot was used for: by then all have read it.
+//!
+//! Beside the number of the phase, a process publishes its call ([`super::call`]). A process whose own call differs from that in a slot reads nothing of the slot, and
+//! reports it in the area ([`super::failure`]), with the first phase that is concerned: the slots' data would not be what it takes them for, and others may number their next phases
+//! differently. Operations whose phases are all before that one are done as ever.
 //!
 //! A process that has waited for long goes to sleep: it writes down the phase that it waits for, sets its bit, checks the slots once more,
 //! and sleeps until it gets a notice. A process that has published a phase reads the bits before it waits itself, and sends a notice to each
@@ -17,10 +21,13 @@
 //! publisher sees the sleeper's bit. So the process that completes a phase wakes those that sleep for it, and no other process does.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use causeway_engine::Memory;
 use causeway_sys::sleepers;
+
+use super::call::{Call, SlotsOf};
+use super::failure::{self, Failure};
 
 const LINE: usize = 64;
 const WORD: usize = 8;
@@ -33,17 +40,30 @@ const SLOT: usize = LINE + CAPACITY;
 pub(crate) const MOST_RANKS: u32 = 64;
 
 const SLEEPERS: usize = 0;
-const LOST: usize = LINE;
+/// Where a failure is described; behind it, whether a process describes one, which processes have left, the first operation that all do by messages, and the first phase that
+/// fails.
+const FAILURE: usize = LINE;
+const FAILURE_CLAIMED: usize = FAILURE + failure::WORDS * WORD;
+const LEFT: usize = FAILURE_CLAIMED + WORD;
+const FIRST_BY_MESSAGES: usize = LEFT + WORD;
+/// The complement of that phase; 0 as long as nothing has failed, so that the greatest number is that of the first phase.
+const FAILED_FROM: usize = FIRST_BY_MESSAGES + WORD;
+const _: () = assert!(FAILED_FROM + WORD <= FAILURE + LINE);
+/// A bit of that operation's number: all processes have left, and it is final.
+const FINAL: u64 = 1 << 63;
 const WISHES: usize = 2 * LINE;
 /// What a process sleeps for: the phase in the low bits, and above them the rank + 1, or 0 for all.
 const PHASE_BITS: u32 = 56;
 
-/// Whose slots a process waits for.
+/// How the calls of others are, compared with a process's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SlotsOf {
-    None,
-    Rank(u32),
-    All,
+pub(crate) enum Compared {
+    /// All are the same.
+    Same,
+    /// One is not published yet.
+    Incomplete,
+    /// This rank's is another one.
+    Differs(u32),
 }
 
 /// See the module's page.
@@ -54,6 +74,8 @@ pub(crate) struct Area {
     pub(crate) ranks: u32,
     /// The first phase that belongs to no operation yet.
     next: AtomicU64,
+    /// This process does no operation here any more.
+    has_left: AtomicBool,
     /// All processes have published the phases below this one.
     known: AtomicU64,
     /// This process has checked for sleepers since it last published.
@@ -78,6 +100,7 @@ impl Area {
             rank,
             ranks,
             next: AtomicU64::new(0),
+            has_left: false.into(),
             known: AtomicU64::new(0),
             is_told: true.into(),
         }
@@ -104,10 +127,17 @@ impl Area {
         first
     }
 
+    /// The first phase of this process's next operation.
+    #[cold]
+    pub(crate) fn next_phase(&self) -> u64 {
+        self.next.load(Relaxed)
+    }
+
     /// Where in [`Area::memory`] the payload of a rank's slot lies, of so many bytes.
     #[inline]
     pub(crate) fn payload(&self, rank: u32, phase: u64, len: usize) -> usize {
-        let offset = if len <= LINE - WORD { WORD } else { LINE };
+        let beside = 2 * WORD;
+        let offset = if len <= LINE - beside { beside } else { LINE };
         self.slot(rank, phase) + offset
     }
 
@@ -140,16 +170,101 @@ impl Area {
         }
     }
 
+    /// Whether all processes have published the same in a phase, and nothing fails: none of them waits for a call that was refused before it.
+    #[cold]
+    pub(crate) fn have_all_done(&self, phase: u64) -> bool {
+        !self.has_failed() && self.next_phase() > phase && self.is_published(SlotsOf::All, phase)
+    }
+
+    /// Those of these ranks that have not published a phase.
+    #[cold]
+    pub(crate) fn awaited(&self, of: SlotsOf, phase: u64) -> Vec<u32> {
+        let is_awaited = |rank: &u32| match of {
+            SlotsOf::None => false,
+            SlotsOf::Rank(one) => one == *rank,
+            SlotsOf::All => true,
+        };
+        let all = (0..self.ranks).filter(is_awaited);
+        all.filter(|rank| !self.has_published(*rank, phase))
+            .collect()
+    }
+
     /// The phase that all must have published before this process fills its slot of a phase; none if the slot is new.
     #[inline]
     pub(crate) fn before_filling(phase: u64) -> Option<u64> {
         (phase + 1).checked_sub(DEPTH)
     }
 
-    /// Publishes this process's slot.
+    /// Compares the calls of these ranks in a phase with this process's, which is published. Stops at the first rank that has not published its own, or calls another one.
     #[inline]
-    pub(crate) fn publish(&self, phase: u64) {
+    pub(crate) fn compare(&self, of: SlotsOf, phase: u64, call: Call) -> Compared {
+        let one = |rank: u32| {
+            let slot = self.slot(rank, phase);
+            if self.word(slot).load(Acquire) <= phase {
+                Compared::Incomplete
+            } else if self.word(slot + WORD).load(Relaxed) != call.word() {
+                Compared::Differs(rank)
+            } else {
+                Compared::Same
+            }
+        };
+        match of {
+            SlotsOf::None => Compared::Same,
+            SlotsOf::Rank(rank) => one(rank),
+            SlotsOf::All => {
+                for rank in (0..self.ranks).filter(|rank| *rank != self.rank) {
+                    match one(rank) {
+                        Compared::Same => {}
+                        found => return found,
+                    }
+                }
+                self.known.store(phase + 1, Relaxed);
+                Compared::Same
+            }
+        }
+    }
+
+    /// The call of a rank in a phase, if that is the latest that it has published there.
+    #[inline]
+    pub(crate) fn published(&self, rank: u32, phase: u64) -> Option<Call> {
+        let is_there = self.word(self.slot(rank, phase)).load(SeqCst) == phase + 1;
+        is_there.then(|| self.call(rank, phase))
+    }
+
+    /// Likewise with those of these ranks that are published already. Of two processes whose calls differ, and that both compare, at least one sees that of the other.
+    #[inline]
+    pub(crate) fn compare_published(&self, of: SlotsOf, phase: u64, call: Call) -> Compared {
+        fence(SeqCst);
+        let differs = |rank: &u32| self.published(*rank, phase).is_some_and(|its| its != call);
+        let found = match of {
+            SlotsOf::None => None,
+            SlotsOf::Rank(rank) => Some(rank).filter(differs),
+            SlotsOf::All => (0..self.ranks).find(differs),
+        };
+        found.map_or(Compared::Same, Compared::Differs)
+    }
+
+    /// A rank that has published another call in a phase in which this process has published its own.
+    #[cold]
+    pub(crate) fn find_other_call(&self, phase: u64, call: Call) -> Option<u32> {
+        match self.compare_published(SlotsOf::All, phase, call) {
+            Compared::Differs(rank) => Some(rank),
+            Compared::Same | Compared::Incomplete => None,
+        }
+    }
+
+    /// The call of a rank in a phase that it has published.
+    #[inline]
+    pub(crate) fn call(&self, rank: u32, phase: u64) -> Call {
+        let slot = self.slot(rank, phase);
+        Call::of_word(self.word(slot + WORD).load(Relaxed))
+    }
+
+    /// Publishes this process's slot, and its call.
+    #[inline]
+    pub(crate) fn publish(&self, phase: u64, call: Call) {
         let slot = self.slot(self.rank, phase);
+        self.word(slot + WORD).store(call.word(), Relaxed);
         self.word(slot).store(phase + 1, Release);
         self.is_told.store(false, Relaxed);
     }
@@ -204,24 +319,83 @@ impl Area {
         sleepers::withdraw(self.word(SLEEPERS), self.rank);
     }
 
-    /// Marks a rank lost, so that no operation in the area can go on. Returns the ranks that sleep.
+    /// Reports why operations fail from a phase on, unless another process has described a failure before.
     #[cold]
-    pub(crate) fn give_up(&self, lost: u32) -> u64 {
-        // All processes report the rank whose loss was found first.
-        let _ = (self.word(LOST)).compare_exchange(0, u64::from(lost) + 1, SeqCst, SeqCst);
-        sleepers::take(self.word(SLEEPERS), u64::MAX) & !(1 << self.rank)
+    pub(crate) fn report(&self, failure: &Failure, from: u64) {
+        // The texts of all processes describe the failure that was found first.
+        let claimed = self.word(FAILURE_CLAIMED);
+        if claimed.compare_exchange(0, 1, SeqCst, SeqCst).is_ok() {
+            // A reader that sees the first word sees them all.
+            for (at, word) in failure.encode().iter().enumerate().rev() {
+                self.word(FAILURE + at * WORD).store(*word, SeqCst);
+            }
+        }
+        // Also if the process that has claimed the description has not written it yet: this process begins nothing here any more.
+        let first = failure.phase().unwrap_or(0).min(from);
+        self.word(FAILED_FROM).fetch_max(!first, SeqCst);
     }
 
-    /// The rank that is lost, if one has found that.
+    /// Whether a process has reported a failure.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.word(FAILED_FROM).load(SeqCst) != 0
+    }
+
+    /// Whether a phase fails, as a process has reported a failure from this or an earlier phase on.
     #[cold]
-    pub(crate) fn lost(&self) -> Option<u32> {
-        let lost = self.word(LOST).load(SeqCst);
-        lost.checked_sub(1).map(|rank| rank as u32)
+    pub(crate) fn fails(&self, phase: u64) -> bool {
+        let from = self.word(FAILED_FROM).load(SeqCst);
+        from != 0 && !from <= phase
+    }
+
+    /// The failure that a process has described, if one has.
+    #[cold]
+    pub(crate) fn described(&self) -> Option<Failure> {
+        let word = |at: usize| self.word(FAILURE + at * WORD).load(SeqCst);
+        Failure::decode(std::array::from_fn(word))
+    }
+
+    /// The failure that a process has reported. One that is not described yet is not known any better.
+    #[cold]
+    pub(crate) fn failure(&self) -> Failure {
+        let phase = !self.word(FAILED_FROM).load(SeqCst);
+        self.described().unwrap_or(Failure::Undescribed { phase })
+    }
+
+    /// Whether this process cannot do its next operation here, since the area has failed.
+    #[cold]
+    pub(crate) fn is_too_late(&self) -> bool {
+        self.has_left.load(Relaxed) || self.fails(self.next.load(Relaxed))
+    }
+
+    /// This process does nothing here from the operation of this number on, which has failed. Returns false if the operation has not failed: all processes have left
+    /// before, and do it by messages, as they do those behind it.
+    #[cold]
+    pub(crate) fn leave(&self, number: u64) -> bool {
+        let first = self.word(FIRST_BY_MESSAGES);
+        let mut found = first.load(SeqCst);
+        loop {
+            if found & FINAL != 0 {
+                return number < found & !FINAL;
+            }
+            let later = found.max(number + 1);
+            match first.compare_exchange(found, later, SeqCst, SeqCst) {
+                Ok(_) => break,
+                Err(now) => found = now,
+            }
+        }
+        self.has_left.store(true, Relaxed);
+        let left = self.word(LEFT).fetch_or(1 << self.rank, SeqCst) | 1 << self.rank;
+        if left == u64::MAX >> (MOST_RANKS - self.ranks) {
+            first.fetch_or(FINAL, SeqCst);
+        }
+        true
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::call::Function;
     use super::*;
 
     /// The same memory as several processes see it.
@@ -229,6 +403,10 @@ mod tests {
         let memory = Memory::zeroed(len(ranks));
         let view = |rank| Area::new(memory.clone(), rank, ranks);
         (0..ranks).map(view).collect()
+    }
+
+    fn call() -> Call {
+        Call::new(Function::Barrier, 0)
     }
 
     #[test]
@@ -239,8 +417,8 @@ mod tests {
             for phase in 0..DEPTH {
                 let start = area.slot(rank, phase);
                 assert!(start >= ends && start.is_multiple_of(LINE));
-                assert_eq!(area.payload(rank, phase, 56), start + 8);
-                assert_eq!(area.payload(rank, phase, 57), start + 64);
+                assert_eq!(area.payload(rank, phase, 48), start + 16);
+                assert_eq!(area.payload(rank, phase, 49), start + 64);
                 ends = start + 64 + CAPACITY;
             }
         }
@@ -251,12 +429,12 @@ mod tests {
     fn a_phase_is_complete_when_all_have_published_it() {
         let all = views(3);
         assert!(!all[0].is_published(SlotsOf::All, 0));
-        all[0].publish(0);
-        all[2].publish(0);
+        all[0].publish(0, call());
+        all[2].publish(0, call());
         assert!(!all[1].is_published(SlotsOf::All, 0));
         assert!(all[1].is_published(SlotsOf::Rank(2), 0));
         assert!(!all[1].is_published(SlotsOf::Rank(2), 1));
-        all[1].publish(0);
+        all[1].publish(0, call());
         assert!((0..3).all(|rank| all[rank].is_published(SlotsOf::All, 0)));
         assert!(!all[0].is_published(SlotsOf::All, DEPTH));
     }
@@ -264,32 +442,112 @@ mod tests {
     #[test]
     fn only_the_last_wakes_those_that_sleep() {
         let all = views(3);
-        all[0].publish(0);
+        all[0].publish(0, call());
         all[0].announce(SlotsOf::All, 0);
         assert_eq!(all[0].sleepers(), 0);
-        all[1].publish(0);
+        all[1].publish(0, call());
         assert_eq!(all[1].sleepers(), 0);
-        all[2].publish(0);
+        all[2].publish(0, call());
         assert_eq!(all[2].sleepers(), 1);
         assert_eq!(all[2].sleepers(), 0);
         all[0].announce(SlotsOf::Rank(1), 1);
-        all[2].publish(1);
+        all[2].publish(1, call());
         assert_eq!(all[2].sleepers(), 0);
-        all[1].publish(1);
+        all[1].publish(1, call());
         assert_eq!(all[1].sleepers(), 1);
         all[0].announce(SlotsOf::All, 1);
         all[0].withdraw();
-        all[0].publish(1);
+        all[0].publish(1, call());
         assert_eq!(all[0].sleepers(), 0);
     }
 
     #[test]
-    fn a_loss_wakes_all() {
+    fn another_call_is_found() {
         let all = views(3);
-        all[0].announce(SlotsOf::All, 0);
-        assert_eq!(all[1].lost(), None);
-        assert_eq!(all[1].give_up(2), 1);
-        assert_eq!((all[0].lost(), all[0].give_up(1)), (Some(2), 0));
-        assert_eq!(all[0].lost(), Some(2));
+        let other = Call::new(Function::Bcast, 8);
+        all[0].publish(0, call());
+        assert_eq!(all[0].find_other_call(0, call()), None);
+        assert_eq!(
+            all[0].compare(SlotsOf::All, 0, call()),
+            Compared::Incomplete
+        );
+        all[1].publish(0, other);
+        // The rank before is not there yet, but that one will not be right.
+        assert_eq!(all[2].find_other_call(0, other), Some(0));
+        all[2].publish(0, call());
+        let compare = |rank: usize, of, call| all[rank].compare(of, 0, call);
+        assert_eq!(compare(0, SlotsOf::All, call()), Compared::Differs(1));
+        assert_eq!(compare(1, SlotsOf::All, other), Compared::Differs(0));
+        assert_eq!(compare(2, SlotsOf::Rank(0), call()), Compared::Same);
+        assert_eq!(compare(2, SlotsOf::None, other), Compared::Same);
+        let continued = compare(0, SlotsOf::Rank(2), call().continued());
+        assert_eq!(continued, Compared::Differs(2));
+        // A slot that is used again shows nothing of the earlier phase.
+        all[1].publish(DEPTH, other);
+        assert_eq!(all[0].find_other_call(0, call()), None);
+    }
+
+    #[test]
+    fn the_failure_that_was_found_first_is_that_of_all() {
+        let all = views(3);
+        assert_eq!((all[1].has_failed(), all[1].described()), (false, None));
+        all[1].report(&Failure::Lost(2), u64::MAX);
+        all[0].report(&Failure::Lost(1), u64::MAX);
+        for area in &all {
+            assert!(area.has_failed() && area.fails(0));
+            assert_eq!(area.failure(), Failure::Lost(2));
+        }
+    }
+
+    fn differs(phase: u64) -> Failure {
+        let calls = [(0, call()), (1, call())];
+        Failure::Differs { calls, phase }
+    }
+
+    #[test]
+    fn phases_before_a_failure_do_not_fail() {
+        let all = views(3);
+        all[0].report(&differs(11), 20);
+        assert_eq!(
+            [10, 11, 12].map(|phase| all[2].fails(phase)),
+            [false, true, true]
+        );
+        // The text stays, and earlier phases fail, too.
+        all[1].report(&differs(10), 9);
+        assert_eq!(
+            [8, 9, 11].map(|phase| all[2].fails(phase)),
+            [false, true, true]
+        );
+        assert_eq!(all[2].failure(), differs(11));
+    }
+
+    #[test]
+    fn a_process_that_has_reported_begins_nothing_while_another_one_writes_its_description() {
+        let all = views(2);
+        // Rank 0 has claimed the description, and has no processor.
+        all[0].word(FAILURE_CLAIMED).store(1, SeqCst);
+        (0..5).for_each(|phase| assert_eq!(all[1].take(1), phase));
+        all[1].report(&differs(4), 4);
+        assert!(all[1].has_failed() && all[1].is_too_late());
+        assert_eq!(all[1].failure(), Failure::Undescribed { phase: 4 });
+        assert!(!all[0].fails(3) && all[0].fails(4));
+    }
+
+    #[test]
+    fn all_leave_before_any_does_an_operation_by_messages() {
+        let all = views(3);
+        all[0].report(&differs(4), 4);
+        // Ranks have begun 3, 5 and 9 operations of one phase each.
+        for (area, begun) in all.iter().zip([3, 5, 9]) {
+            (0..begun).for_each(|phase| assert_eq!(area.take(1), phase));
+        }
+        let late = Vec::from_iter(all.iter().map(Area::is_too_late));
+        assert_eq!(late, [false, true, true]);
+        assert!(all[0].leave(2) && all[0].is_too_late());
+        assert!(all[0].leave(3) && all[1].leave(4) && all[0].leave(4));
+        assert!(all[2].leave(8));
+        // The first operation that none has begun is that of number 9.
+        assert!(all[0].leave(5) && all[1].leave(8) && !all[0].leave(9));
+        assert!(!all[1].leave(9) && !all[2].leave(10));
     }
 }

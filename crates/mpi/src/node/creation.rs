@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use causeway_wire::contact::CALLS_IN_AREAS;
+
 use super::area::{self, Area, MOST_RANKS};
-use super::state::Node;
+use super::state::{Node, Ready};
 use crate::caller::Caller;
 use crate::error::Result;
 use crate::process::{Active, Process};
@@ -17,7 +19,8 @@ const MOST_AREAS: usize = 32;
 
 /// State of a communicator's area.
 pub(crate) enum Found {
-    Area(Arc<Area>),
+    /// An area, and the number of the operation, which is taken.
+    Area(Arc<Area>, u64),
     /// It is to be made now.
     Make,
     None,
@@ -30,7 +33,10 @@ impl Process {
         let checks = self.checks;
         let communicator = self.communicator_mut(communicator)?;
         match &mut communicator.node {
-            Node::Ready(area) => return Ok(Found::Area(Arc::clone(area))),
+            Node::Ready(ready) => {
+                let area = Arc::clone(&ready.area);
+                return Ok(Found::Area(area, communicator.take_number()));
+            }
             Node::Never => {}
             Node::Used(uses) => {
                 *uses += 1;
@@ -49,8 +55,10 @@ impl Process {
     /// Begins to make the area of a communicator.
     fn begin_area(&mut self, communicator: usize) -> Result<Sharing> {
         self.areas.retain(|area| area.strong_count() > 0);
-        let is_wanted = self.areas.len() < MOST_AREAS;
-        let size = self.communicator(communicator)?.size();
+        let group = self.communicator(communicator)?.group();
+        let all_know = self.process_table.all_speak(group, CALLS_IN_AREAS);
+        let is_wanted = all_know && self.areas.len() < MOST_AREAS;
+        let size = group.size();
         Ok(Sharing::new(communicator, area::len(size), is_wanted))
     }
 
@@ -67,7 +75,7 @@ impl Process {
         if let Some(memory) = sharing.into_memory() {
             let area = Area::new(memory, communicator.rank, communicator.size());
             let area = Arc::new(area);
-            communicator.node = Node::Ready(Arc::clone(&area));
+            communicator.node = Node::Ready(Ready::new(Arc::clone(&area)));
             self.areas.push(Arc::downgrade(&area));
         }
         Ok(())

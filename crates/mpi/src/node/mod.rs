@@ -7,9 +7,19 @@
 //! The memory is [shared](crate::sharing) when a communicator is used for the third time (`creation`), and freed with it. All processes decide alike:
 //! by the order of their blocking operations, and by sizes that MPI has them agree on. A wait polls for a while, then sleeps until it
 //! gets a notice (`waiting`).
+//!
+//! Each process publishes what it calls, with how many bytes, at the beginning of these operations, also of those that are done by messages then (`call`). Where
+//! two calls do not belong together, a process that finds it reports that in the area (`failure`), with the phase from which on operations fail, and all processes return an error that names the calls.
+//! As some may be operations ahead of others, all fail until each process has noticed; operations that none has begun by then are done by messages. So that messages of one operation are not
+//! taken for those of another, operations in areas take numbers as well.
+//!
+//! A call that a process does not begin because of its arguments leaves no trace there: the others may not have called. If they have, the process finds that when its next call is compared, and
+//! counts the refused one as an operation (`state`).
 
 pub(crate) mod area;
+mod call;
 mod creation;
+pub(crate) mod failure;
 pub(crate) mod operation;
 mod starting;
 pub(crate) mod state;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 
-use super::area::{Area, CAPACITY, SlotsOf};
+use super::area::{Area, CAPACITY, Compared};
+use super::call::{Call, SlotsOf};
+use super::failure::Failure;
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 use crate::reduction::Kernel;
@@ -49,6 +51,18 @@ pub(crate) enum What {
         into: Memory,
         parts: Parts,
     },
+    /// Nothing is moved, as that is done by messages then: the call is published, and compared with those that are published already.
+    Agreement,
+}
+
+/// How far an operation has got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    Over,
+    /// It waits for other processes.
+    Waits,
+    /// This rank's call does not belong to it.
+    Differs(u32),
 }
 
 /// Where the parts of memory lie that belong to each rank.
@@ -93,9 +107,14 @@ impl Parts {
 #[derive(Debug)]
 pub(crate) struct Operation {
     pub(crate) area: Arc<Area>,
+    pub(crate) call: Call,
     what: What,
+    /// Whose slots this process reads.
+    sources: SlotsOf,
+    /// Its number among the communicator's operations.
+    pub(crate) number: u64,
     /// Its phases, and how many of them are over.
-    first: u64,
+    pub(crate) first: u64,
     phases: u64,
     at: u64,
     is_published: bool,
@@ -107,13 +126,45 @@ pub(crate) struct Operation {
     deliver: Option<(Memory, OwnedBuffer)>,
 }
 
+/// An operation whose call was published in the area, and which is done by messages then.
+#[derive(Debug, Clone)]
+pub(crate) struct Agreed {
+    pub(crate) area: Arc<Area>,
+    pub(crate) call: Call,
+    /// The number and the phase of the operation.
+    pub(crate) number: u64,
+    pub(crate) first: u64,
+}
+
+impl Agreed {
+    /// Why it fails, if it does: another rank's call is another one, or a process has reported a failure.
+    #[cold]
+    pub(crate) fn failure(&self) -> Option<Failure> {
+        match self.area.find_other_call(self.first, self.call) {
+            Some(other) => Some(differs(&self.area, self.first, other)),
+            None => (self.area.fails(self.first)).then(|| self.area.failure()),
+        }
+    }
+}
+
+/// The failure that this and another rank's calls in a phase, which both have published, differ.
+fn differs(area: &Area, phase: u64, other: u32) -> Failure {
+    let mut calls = [area.rank, other].map(|rank| (rank, area.call(rank, phase)));
+    calls.sort_by_key(|(rank, _)| *rank);
+    Failure::Differs { calls, phase }
+}
+
 /// Bytes of pieces of parts without elements: whole lines.
 const LINE: usize = 64;
 
 impl Operation {
     /// An operation of which nothing was done yet. It takes its phases: all processes begin their operations in the same order.
-    #[inline]
-    pub(crate) fn new(area: Arc<Area>, what: What, deliver: Option<(Memory, OwnedBuffer)>) -> Self {
+    #[inline(always)]
+    pub(crate) fn new(
+        area: Arc<Area>,
+        (number, call): (u64, Call),
+        (what, deliver): (What, Option<(Memory, OwnedBuffer)>),
+    ) -> Self {
         let ranks = area.ranks as usize;
         let whole = |len: usize, unit: usize| {
             let step = len.min(CAPACITY / unit * unit);
@@ -126,7 +177,7 @@ impl Operation {
             (len, step, step * ranks)
         };
         let (len, step, width) = match &what {
-            What::Barrier => (1, 1, 0),
+            What::Barrier | What::Agreement => (1, 1, 0),
             What::Broadcast { memory, .. } => whole(memory.len(), 1),
             What::Reduce { from, kernel, .. } | What::ReduceByShares { from, kernel, .. } => {
                 whole(from.len(), kernel.unit())
@@ -135,13 +186,18 @@ impl Operation {
             What::ReduceScatter { parts, kernel, .. } => in_parts(parts, kernel.unit()),
             What::Exchange { parts, .. } => in_parts(parts, LINE),
         };
-        let mut phases = len.div_ceil(step.max(1)) as u64;
+        // An operation without data has a phase, too, in which calls are compared.
+        let mut phases = len.div_ceil(step.max(1)).max(1) as u64;
         if let What::ReduceByShares { .. } = what {
             phases *= 2;
         }
+        let first = area.take(phases);
         Self {
-            first: area.take(phases),
+            number,
+            first,
+            sources: call.sources(area.rank),
             area,
+            call: call.numbered(number),
             what,
             phases,
             at: 0,
@@ -152,42 +208,82 @@ impl Operation {
         }
     }
 
-    /// Whose slots this process reads in the phase that comes next.
+    /// Advances as far as it can without waiting.
     #[inline]
-    fn sources(&self) -> SlotsOf {
-        match &self.what {
-            What::Broadcast { root, .. } if *root == self.area.rank => SlotsOf::None,
-            What::Broadcast { root, .. } => SlotsOf::Rank(*root),
-            What::Reduce { root, .. } if root.is_some_and(|root| root != self.area.rank) => {
-                SlotsOf::None
-            }
-            _ => SlotsOf::All,
-        }
-    }
-
-    /// Advances as far as it can without waiting. Returns whether it is over.
-    #[inline]
-    pub(crate) fn run(&mut self) -> bool {
+    pub(crate) fn run(&mut self) -> Progress {
         while self.at < self.phases {
             let phase = self.first + self.at;
+            let call = self.call_now();
             if !self.is_published {
                 if let Some(before) = Area::before_filling(phase)
                     && !self.area.is_published(SlotsOf::All, before)
                 {
-                    return false;
+                    return Progress::Waits;
                 }
                 self.fill(phase);
-                self.area.publish(phase);
+                self.area.publish(phase, call);
                 self.is_published = true;
             }
-            if !self.area.is_published(self.sources(), phase) {
-                return false;
+            let compared = match self.what {
+                // Messages show what is not known yet.
+                What::Agreement => self.area.compare_published(self.sources, phase, call),
+                _ => self.area.compare(self.sources, phase, call),
+            };
+            match compared {
+                Compared::Same => {}
+                Compared::Incomplete => return Progress::Waits,
+                Compared::Differs(rank) => return Progress::Differs(rank),
             }
             self.take(phase);
             self.is_published = false;
             self.at += 1;
         }
-        true
+        Progress::Over
+    }
+
+    /// The call in its present phase.
+    #[inline]
+    fn call_now(&self) -> Call {
+        match self.at {
+            0 => self.call,
+            _ => self.call.continued(),
+        }
+    }
+
+    /// Whether it is only the beginning of one by messages, and a process has reported that this one fails.
+    #[inline]
+    pub(crate) fn comes_too_late(&self) -> bool {
+        matches!(self.what, What::Agreement) && self.area.fails(self.first)
+    }
+
+    /// Whether one of its phases fails, as a process has reported.
+    #[cold]
+    pub(crate) fn fails(&self) -> bool {
+        self.area.fails(self.first + self.phases - 1)
+    }
+
+    /// A rank that has published another call in its present phase, also one whose data this process does not need.
+    #[cold]
+    pub(crate) fn find_other_call(&self) -> Option<u32> {
+        let phase = self.first + self.at;
+        let is_published = self.is_published;
+        is_published.then(|| self.area.find_other_call(phase, self.call_now()))?
+    }
+
+    /// The failure that another rank's call is another one.
+    #[cold]
+    pub(crate) fn failure(&self, other: u32) -> Failure {
+        differs(&self.area, self.first + self.at, other)
+    }
+
+    /// What is to be kept of it while it is done by messages.
+    pub(crate) fn agreed(&self) -> Agreed {
+        Agreed {
+            area: Arc::clone(&self.area),
+            call: self.call,
+            number: self.number,
+            first: self.first,
+        }
     }
 
     /// The condition that it waits for.
@@ -195,7 +291,7 @@ impl Operation {
         let phase = self.first + self.at;
         match Area::before_filling(phase) {
             Some(before) if !self.is_published => (SlotsOf::All, before),
-            _ => (self.sources(), phase),
+            _ => (self.sources, phase),
         }
     }
 
@@ -272,7 +368,7 @@ impl Operation {
     fn fill(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier => {}
+            What::Barrier | What::Agreement => {}
             What::Broadcast { root, memory } => {
                 if *root == own {
                     self.put(phase, 0, memory, self.piece(memory.len()));
@@ -322,7 +418,7 @@ impl Operation {
     fn take(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier => {}
+            What::Barrier | What::Agreement => {}
             What::Broadcast { root, memory } => {
                 if *root != own {
                     self.get((*root, phase, 0), memory, self.piece(memory.len()));

@@ -1,12 +1,18 @@
 //! How operations begin in an area, or are left to messages.
 
+use std::sync::Arc;
+
 use causeway_engine::Memory;
 
 use super::area::Area;
+use super::call::{Call, Function};
 use super::creation::Found;
+use super::failure::Failure;
 use super::operation::{Operation, Parts, What};
+use super::state::{Node, Refusal};
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
+use crate::collective::moving::{check_equal, check_root};
 use crate::error::{Error, Result};
 use crate::operation::Combine;
 use crate::process::{Active, Process};
@@ -61,21 +67,23 @@ pub enum Started {
     Done,
     /// It is to be waited for.
     Active(Active),
+    /// It is to be done by messages once this is done.
+    Agreeing(Active),
     /// The area is to be made first ([`super::make_area`]); then it is to be begun again.
     Make,
     /// It is to be done by messages.
     ByMessages,
 }
 
-/// A reduction by one of the standard's operations.
+/// A reduction.
 #[derive(Debug)]
 pub struct Operands<'a> {
     /// The operands of this process; `None` if they are in the memory of the result.
     pub from: Option<Buffer<'a>>,
     /// Memory for the result, if this process gets it.
     pub into: Option<Buffer<'a>>,
-    /// The operation's handle.
-    pub operation: usize,
+    /// The handle of one of the standard's operations; `None` if it is one of the program's.
+    pub operation: Option<usize>,
 }
 
 impl Operands<'_> {
@@ -84,10 +92,13 @@ impl Operands<'_> {
         any.ok_or_else(|| Error::new(abi::ERR_BUFFER, "there are no operands"))
     }
 
-    /// What combines them, if they lie one behind the other.
+    /// What combines them, if they lie one behind the other and the operation is one of the standard's.
     fn kernel(&self) -> Result<Option<Kernel>> {
         let any = self.any()?;
-        let combine = Combine::predefined(self.operation, any.datatype)?;
+        let Some(operation) = self.operation else {
+            return Ok(None);
+        };
+        let combine = Combine::predefined(operation, any.datatype)?;
         Ok(combine.kernel().filter(|_| any.is_plain()))
     }
 }
@@ -96,10 +107,15 @@ impl Operands<'_> {
 type Staging = (Memory, Option<(Memory, OwnedBuffer)>);
 
 /// Memory for the data of a buffer: its own, or a staging buffer, into which they are packed first if `is_filled`.
+#[inline]
 fn staging(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
-    if buffer.is_plain() {
-        return Ok((buffer.memory.clone(), None));
+    match buffer.is_plain() {
+        true => Ok((buffer.memory.clone(), None)),
+        false => staging_elsewhere(buffer, is_filled),
     }
+}
+
+fn staging_elsewhere(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
     let memory = match is_filled {
         true => buffer.packed()?,
         false => temporary(buffer.bytes()? as usize)?,
@@ -108,45 +124,134 @@ fn staging(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
     Ok((memory, Some(deliver)))
 }
 
-/// An error unless sent and received data have the same length.
-fn check_equal(sent: &Memory, received: usize) -> Result<()> {
-    if sent.len() == received {
-        return Ok(());
-    }
-    let text = format!(
-        "{} bytes are sent where {received} are received",
-        sent.len()
-    );
-    Err(Error::new(abi::ERR_TRUNCATE, text))
-}
-
 impl Process {
-    /// Begins an operation in the communicator's area, if it has one and `what` returns one.
+    /// Begins an operation in the communicator's area, if it has one and `what` returns one. If it returns none, processes only compare their calls there.
     #[inline]
     fn begin_in_area(
         &mut self,
         communicator: usize,
+        call: Call,
         what: impl FnOnce(&Area) -> Result<Option<(What, Option<(Memory, OwnedBuffer)>)>>,
     ) -> Result<Started> {
-        let area = match self.find_area(communicator)? {
-            Found::Area(area) => area,
+        let (area, number) = match self.find_area(communicator)? {
+            Found::Area(area, number) => (area, number),
             Found::Make => return Ok(Started::Make),
             Found::None => return Ok(Started::ByMessages),
         };
-        let Some((what, deliver)) = what(&area)? else {
-            return Ok(Started::ByMessages);
+        if area.has_failed() && area.is_too_late() {
+            return self.begin_too_late(communicator, &area, number, call);
+        }
+        let what = match what(&area) {
+            Ok(Some(what)) => what,
+            Ok(None) => return self.begin_agreement(communicator, area, (number, call)),
+            Err(error) => {
+                self.communicator_mut(communicator)?.collectives = number;
+                return Err(error);
+            }
         };
-        let operation = Operation::new(area, what, deliver);
-        Ok(match self.begin_operation(communicator, operation)? {
-            None => Started::Done,
-            Some(active) => Started::Active(active),
-        })
+        let operation = Operation::new(area, (number, call), what);
+        let active = self.begin_operation(communicator, operation)?;
+        Ok(active.map_or(Started::Done, Started::Active))
+    }
+
+    /// Begins to compare the calls of an operation that is done by messages then.
+    #[inline(never)]
+    fn begin_agreement(
+        &mut self,
+        communicator: usize,
+        area: Arc<Area>,
+        (number, call): (u64, Call),
+    ) -> Result<Started> {
+        let of = (number, call.by_messages());
+        let operation = Operation::new(area, of, (What::Agreement, None));
+        let found = self.communicator_mut(communicator)?;
+        // The messages take the number.
+        found.collectives = number;
+        if let Node::Ready(ready) = &mut found.node {
+            ready.agreed = Some(operation.agreed());
+        }
+        let active = self.begin_operation(communicator, operation)?;
+        Ok(active.map_or(Started::ByMessages, Started::Agreeing))
+    }
+
+    /// Begins an operation that cannot be done in its area, which has failed.
+    #[cold]
+    fn begin_too_late(
+        &mut self,
+        communicator: usize,
+        area: &Area,
+        number: u64,
+        call: Call,
+    ) -> Result<Started> {
+        let failure = area.failure();
+        let refused = self.count_refused(communicator, area, call);
+        let number = number + u64::from(refused.is_some());
+        if failure.phase().is_some() && !area.leave(number) {
+            let communicator = self.communicator_mut(communicator)?;
+            communicator.collectives = number;
+            communicator.node = Node::Never;
+            return Ok(Started::ByMessages);
+        }
+        Err(self.give_up_area(communicator, area, &failure, (number, u64::MAX), call))
+    }
+
+    /// Does what is to be done if this process does not begin an operation that may be done in the communicator's area, because of this error. An error of arguments leaves no
+    /// trace for the others: it may be that only this process has called. Otherwise they return an error of the same class. Returns the error, or that the area is to be made
+    /// first, in which this process takes part all the same.
+    #[cold]
+    pub fn refuse_in_area(
+        &mut self,
+        communicator: usize,
+        name: &'static str,
+        error: Error,
+    ) -> Result<Started> {
+        if error.communicator().is_some() {
+            return Err(error);
+        }
+        let call = Call::named(name);
+        if error.is_of_arguments() {
+            self.note_refused(communicator, name, &error);
+            if let Ok(found) = self.communicator_mut(communicator)
+                && let Node::Ready(ready) = &mut found.node
+            {
+                ready.refusal = Some(Refusal {
+                    call,
+                    class: error.code(),
+                    phase: ready.area.next_phase(),
+                    is_counted: false,
+                });
+            }
+            return Err(error.on(communicator));
+        }
+        match self.find_area(communicator) {
+            Ok(Found::Area(area, number)) if area.is_too_late() => {
+                let failed = self.begin_too_late(communicator, &area, number, call);
+                Err(match failed {
+                    Ok(_) => self.refuse_collective(communicator, name, error),
+                    Err(_) => error.on(communicator),
+                })
+            }
+            Ok(Found::Area(area, number)) => {
+                let failure = Failure::Refused {
+                    rank: area.rank,
+                    call,
+                    class: error.code(),
+                    phase: area.take(1),
+                };
+                let first = failure.phase().unwrap_or(0);
+                self.give_up_area(communicator, &area, &failure, (number, first), call);
+                Err(error.on(communicator))
+            }
+            Ok(Found::Make) => Ok(Started::Make),
+            Ok(Found::None) | Err(_) => Err(self.refuse_collective(communicator, name, error)),
+        }
     }
 
     /// A barrier.
     #[inline]
     pub fn barrier_in_area(&mut self, communicator: usize) -> Result<Started> {
-        self.begin_in_area(communicator, |_| Ok(Some((What::Barrier, None))))
+        let call = Call::new(Function::Barrier, 0);
+        self.begin_in_area(communicator, call, |_| Ok(Some((What::Barrier, None))))
     }
 
     /// A broadcast.
@@ -160,7 +265,8 @@ impl Process {
         let Some(root) = self.root_in_area(root, communicator)? else {
             return Ok(Started::ByMessages);
         };
-        self.begin_in_area(communicator, |area| {
+        let call = Call::new(Function::Bcast, bytes).with_root(root);
+        self.begin_in_area(communicator, call, |area| {
             if !BROADCAST.allows(bytes, area) {
                 return Ok(None);
             }
@@ -172,6 +278,13 @@ impl Process {
         })
     }
 
+    /// Whether a reduction counts among the operations after which a communicator gets an area. In earlier formats those by operations of the program do not, and processes that count
+    /// differently would make the area at different calls.
+    #[inline]
+    fn counts_as_use(&self, of: &Operands<'_>, communicator: usize) -> Result<bool> {
+        Ok(of.operation.is_some() || self.all_compare_calls(self.communicator(communicator)?))
+    }
+
     /// A reduction whose result the root gets, or all if there is none.
     pub fn reduce_in_area(
         &mut self,
@@ -179,6 +292,9 @@ impl Process {
         root: Option<i32>,
         communicator: usize,
     ) -> Result<Started> {
+        if !self.counts_as_use(of, communicator)? {
+            return Ok(Started::ByMessages);
+        }
         let root = match root {
             None => None,
             Some(root) => match self.root_in_area(root, communicator)? {
@@ -188,14 +304,22 @@ impl Process {
         };
         let kernel = of.kernel()?;
         let bytes = of.any()?.bytes()?;
-        self.begin_in_area(communicator, |area| {
+        let call = match root {
+            Some(root) => Call::new(Function::Reduce, bytes).with_root(root),
+            None => Call::new(Function::Allreduce, bytes),
+        };
+        let unit = kernel.as_ref().map_or(0, Kernel::unit);
+        let call = call.with_elements(of.operation, unit, &[]);
+        let from = of.any()?.memory.clone();
+        // Where there is no result, nothing is written.
+        let into = of.into.as_ref().map_or(&from, |into| into.memory).clone();
+        if kernel.is_some() {
+            check_equal(from.len(), into.len())?;
+        }
+        self.begin_in_area(communicator, call, |area| {
             let Some(kernel) = kernel.filter(|_| REDUCTION.allows(bytes, area)) else {
                 return Ok(None);
             };
-            let from = of.any()?.memory.clone();
-            // Where there is no result, nothing is written.
-            let into = of.into.as_ref().map_or(&from, |into| into.memory).clone();
-            check_equal(&from, into.len())?;
             let is_long = bytes * u64::from(area.ranks) >= LONG_FOR_ONE && area.ranks > 2;
             let what = match root {
                 None if is_long => What::ReduceByShares { from, into, kernel },
@@ -217,32 +341,43 @@ impl Process {
         parts: &[u64],
         communicator: usize,
     ) -> Result<Started> {
+        if !self.counts_as_use(of, communicator)? {
+            return Ok(Started::ByMessages);
+        }
         let kernel = of.kernel()?;
-        let bytes = of.any()?.bytes()?;
-        self.begin_in_area(communicator, |area| {
+        let from = of.any()?;
+        let bytes = from.bytes()?;
+        let unit = kernel.as_ref().map_or(0, Kernel::unit);
+        let element = bytes / from.count.max(1);
+        let part_bytes = Vec::from_iter(parts.iter().map(|part| part * element));
+        let call = Call::new(Function::ReduceScatter, bytes);
+        let call = call.with_elements(of.operation, unit, &part_bytes);
+        let found = self.communicator(communicator)?;
+        let (rank, ranks) = (found.rank(), found.size());
+        let into = of.into.as_ref().map_or(from.memory, |into| into.memory);
+        let extent = from.memory.len() / (from.count.max(1) as usize);
+        let parts = match parts {
+            [first, rest @ ..] if rest.iter().all(|part| part == first) => {
+                Parts::Even(*first as usize * extent)
+            }
+            _ => {
+                let mut end = 0;
+                let bounds = parts.iter().map(|part| {
+                    end += *part as usize * extent;
+                    end
+                });
+                Parts::Bounds(bounds.collect())
+            }
+        };
+        if kernel.is_some() {
+            let (own, end) = (parts.range(rank).len(), parts.range(ranks - 1).end);
+            check_equal(from.memory.len(), end)?;
+            check_equal(into.len().min(own), own)?;
+        }
+        self.begin_in_area(communicator, call, |area| {
             let Some(kernel) = kernel.filter(|_| REDUCE_SCATTER.allows(bytes, area)) else {
                 return Ok(None);
             };
-            let from = of.any()?;
-            let unit = from.memory.len() / (from.count.max(1) as usize);
-            let into = of.into.as_ref().map_or(from.memory, |into| into.memory);
-            let parts = match parts {
-                [first, rest @ ..] if rest.iter().all(|part| part == first) => {
-                    Parts::Even(*first as usize * unit)
-                }
-                _ => {
-                    let mut end = 0;
-                    let bounds = parts.iter().map(|part| {
-                        end += *part as usize * unit;
-                        end
-                    });
-                    Parts::Bounds(bounds.collect())
-                }
-            };
-            check_equal(from.memory, parts.range(area.ranks - 1).end)?;
-            if into.len() < parts.range(area.rank).len() {
-                check_equal(into, parts.range(area.rank).len())?;
-            }
             let (from, into) = (from.memory.clone(), into.clone());
             let what = What::ReduceScatter {
                 from,
@@ -263,15 +398,17 @@ impl Process {
         communicator: usize,
     ) -> Result<Started> {
         let bytes = into.bytes()?;
-        self.begin_in_area(communicator, |area| {
-            let block = bytes / u64::from(area.ranks);
+        let ranks = self.communicator(communicator)?.size();
+        let block = bytes / u64::from(ranks);
+        if let Some(from) = from {
+            check_equal(from.bytes()? as usize, block as usize)?;
+        }
+        let call = Call::new(Function::Allgather, block);
+        self.begin_in_area(communicator, call, |area| {
             if !BLOCK.allows(block, area) {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
-            if let Some(from) = &from {
-                check_equal(from, block as usize)?;
-            }
             let (into, deliver) = staging(into, from.is_none())?;
             Ok(Some((What::Gather { from, into }, deliver)))
         })
@@ -285,26 +422,29 @@ impl Process {
         communicator: usize,
     ) -> Result<Started> {
         let bytes = into.bytes()?;
-        self.begin_in_area(communicator, |area| {
+        let ranks = self.communicator(communicator)?.size();
+        if let Some(from) = from {
+            check_equal(from.bytes()? as usize, bytes as usize)?;
+        }
+        let block = bytes / u64::from(ranks);
+        let call = Call::new(Function::Alltoall, block);
+        self.begin_in_area(communicator, call, |area| {
             if !EXCHANGE.allows(bytes, area) {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
-            if let Some(from) = &from {
-                check_equal(from, bytes as usize)?;
-            }
-            let parts = Parts::Even(bytes as usize / area.ranks as usize);
+            let parts = Parts::Even(block as usize);
             let (into, deliver) = staging(into, from.is_none())?;
             Ok(Some((What::Exchange { from, into, parts }, deliver)))
         })
     }
 
-    /// The root of an operation, if it is one that can be done in an area.
+    /// The root of an operation; none over inter-communicators, which have no areas.
     fn root_in_area(&self, root: i32, communicator: usize) -> Result<Option<u32>> {
         let communicator = self.communicator(communicator)?;
-        let valid = u32::try_from(root).ok();
-        let valid = valid.filter(|root| *root < communicator.size());
-        // Errors of other roots are reported by the operation over messages.
-        Ok(valid.filter(|_| communicator.remote.is_none()))
+        match communicator.remote {
+            Some(_) => Ok(None),
+            None => check_root(root, communicator.size()).map(Some),
+        }
     }
 }

@@ -6,7 +6,9 @@ use causeway_engine::Memory;
 use proptest::prelude::*;
 
 use super::area::{Area, CAPACITY, DEPTH, len};
-use super::operation::{Operation, Parts, What};
+use super::call::{self, Function};
+use super::failure::Failure;
+use super::operation::{Operation, Parts, Progress, What};
 use crate::datatype::Basic;
 use crate::reduction::{Kernel, Op};
 
@@ -200,7 +202,18 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64
             (what, into, expected)
         }
     };
-    (Operation::new(Arc::clone(area), what, None), into, expected)
+    let function = match call.kind {
+        Kind::Barrier => Function::Barrier,
+        Kind::Broadcast => Function::Bcast,
+        Kind::Reduce => Function::Reduce,
+        Kind::ReduceToAll | Kind::ReduceByShares => Function::Allreduce,
+        Kind::ReduceScatter => Function::ReduceScatter,
+        Kind::Gather => Function::Allgather,
+        Kind::Exchange => Function::Alltoall,
+    };
+    let called = call::Call::new(function, count as u64).with_root(root);
+    let operation = Operation::new(Arc::clone(area), (at as u64, called), (what, None));
+    (operation, into, expected)
 }
 
 /// A process: its present operation, and its position in the calls.
@@ -220,8 +233,10 @@ impl Walker {
         let doing = self
             .doing
             .get_or_insert_with(|| begin(area, self.at, *call));
-        if !doing.0.run() {
-            return false;
+        match doing.0.run() {
+            Progress::Over => {}
+            Progress::Waits => return false,
+            Progress::Differs(rank) => panic!("the call of rank {rank} is another one"),
         }
         let (_, into, expected) = self.doing.take().expect("it was just there");
         assert_eq!(values(&into), expected, "call {}: {call:?}", self.at);
@@ -274,12 +289,13 @@ fn a_root_is_ahead_of_others_by_its_slots_at_most() {
             root: 0,
             memory: memory.clone(),
         };
-        Operation::new(Arc::clone(area), what, None)
+        let call = call::Call::new(Function::Bcast, memory.len() as u64);
+        Operation::new(Arc::clone(area), (0, call), (what, None))
     };
     let mut sending = broadcast(&root, &sent);
     let mut receiving = broadcast(&other, &received);
     let mut rounds = 0;
-    while !receiving.run() {
+    while receiving.run() != Progress::Over {
         sending.run();
         rounds += 1;
         assert!(rounds < 100);
@@ -290,4 +306,88 @@ fn a_root_is_ahead_of_others_by_its_slots_at_most() {
 
 fn memory_of(len: usize) -> Memory {
     Memory::from_vec((0..len).map(|at| (at / 7) as u8).collect())
+}
+
+#[test]
+fn nothing_is_read_of_a_rank_that_calls_with_another_length() {
+    let memory = Memory::zeroed(len(2));
+    let area = |rank| Arc::new(Area::new(memory.clone(), rank, 2));
+    let broadcast = |area: &Arc<Area>, memory: &Memory| {
+        let what = What::Broadcast {
+            root: 0,
+            memory: memory.clone(),
+        };
+        let call = call::Call::new(Function::Bcast, memory.len() as u64);
+        Operation::new(Arc::clone(area), (0, call), (what, None))
+    };
+    let (root, other) = (area(0), area(1));
+    assert_eq!(broadcast(&root, &memory_of(100)).run(), Progress::Over);
+    let received = Memory::zeroed(3 * CAPACITY);
+    let mut receiving = broadcast(&other, &received);
+    assert_eq!(receiving.run(), Progress::Differs(0));
+    assert_eq!(received.to_vec(), vec![0; 3 * CAPACITY]);
+    let Failure::Differs { calls, phase: 0 } = receiving.failure(0) else {
+        panic!("{:?}", receiving.failure(0));
+    };
+    assert_eq!(calls.map(|(rank, _)| rank), [0, 1]);
+}
+
+#[test]
+fn operations_before_a_failure_are_done() {
+    let memory = Memory::zeroed(len(3));
+    let area = |rank| Arc::new(Area::new(memory.clone(), rank, 3));
+    let all = Vec::from_iter((0..3).map(area));
+    let begin = |rank: usize, number: u64, what: What| {
+        let call = call::Call::new(Function::Barrier, 0);
+        Operation::new(Arc::clone(&all[rank]), (number, call), (what, None))
+    };
+    let agreement = begin(0, 0, What::Agreement);
+    let mut barrier = begin(0, 1, What::Barrier);
+    assert_eq!(barrier.run(), Progress::Waits);
+    let calls = [1, 2].map(|rank| (rank, call::Call::new(Function::Bcast, 8)));
+    all[2].report(&Failure::Differs { calls, phase: 2 }, 2);
+    assert!(!agreement.comes_too_late() && !barrier.fails());
+    assert!(all[0].is_too_late());
+    for rank in [1, 2] {
+        begin(rank, 0, What::Agreement).run();
+        begin(rank, 1, What::Barrier).run();
+    }
+    assert_eq!(barrier.run(), Progress::Over);
+    assert!(begin(0, 2, What::Agreement).comes_too_late());
+}
+
+#[test]
+fn operations_by_messages_do_not_wait_for_the_calls_of_others_and_see_them_later() {
+    let memory = Memory::zeroed(len(2));
+    let all = [0, 1].map(|rank| Arc::new(Area::new(memory.clone(), rank, 2)));
+    let begin = |rank: usize, bytes| {
+        let call = call::Call::new(Function::Allreduce, bytes).by_messages();
+        let operation = Operation::new(Arc::clone(&all[rank]), (0, call), (What::Agreement, None));
+        (operation.agreed(), operation)
+    };
+    let (agreed, mut operation) = begin(0, 1 << 20);
+    assert_eq!(operation.run(), Progress::Over);
+    assert_eq!(agreed.failure(), None);
+    let (_, mut other) = begin(1, 1 << 21);
+    assert_eq!(other.run(), Progress::Differs(0));
+    let Some(Failure::Differs { calls, phase: 0 }) = agreed.failure() else {
+        panic!("{:?}", agreed.failure());
+    };
+    assert_eq!(calls.map(|(rank, _)| rank), [0, 1]);
+}
+
+#[test]
+fn calls_that_are_earlier_or_later_in_the_order_of_all_operations_are_others() {
+    let memory = Memory::zeroed(len(2));
+    let area = |rank| Arc::new(Area::new(memory.clone(), rank, 2));
+    let begin = |area: Arc<Area>, number| {
+        let call = call::Call::new(Function::Barrier, 0);
+        Operation::new(area, (number, call), (What::Barrier, None))
+    };
+    // Rank 1 has begun an operation by messages before.
+    let (mut one, mut other) = (begin(area(0), 4), begin(area(1), 5));
+    assert_eq!(one.run(), Progress::Waits);
+    assert_eq!(other.run(), Progress::Differs(0));
+    assert_eq!(one.run(), Progress::Differs(1));
+    assert_eq!(one.find_other_call(), Some(1));
 }

@@ -5,12 +5,19 @@
 //! turn. In the end it announces what it waits for, and waits for messages like any other wait of the engine's, which may sleep; the process that
 //! completes what was announced sends a notice. How long each of these takes is up to the engine's policy of waiting.
 
+use std::sync::Arc;
+
 use causeway_engine::Awaited;
 
-use super::operation::Operation;
-use crate::abi;
+use super::area::Area;
+use super::call::Call;
+use super::failure::Failure;
+use super::operation::{Agreed, Operation, Progress};
+use super::state::{Node, Refusal};
+use crate::communicator::Peer;
 use crate::error::{Error, Result};
 use crate::process::{Active, Process, State, Waited};
+use crate::schedule::tag_of;
 use crate::status::Status;
 
 impl Process {
@@ -21,17 +28,27 @@ impl Process {
         communicator: usize,
         mut operation: Operation,
     ) -> Result<Option<Active>> {
-        if let Some(lost) = operation.area.lost() {
-            return Err(lost_rank(lost).on(communicator));
-        }
         let mut looks = None;
         loop {
-            if operation.run() {
-                if looks.is_some() {
-                    self.endpoint.came_at_once(Awaited::Step);
+            match operation.run() {
+                Progress::Over if operation.comes_too_late() => {
+                    let failure = operation.area.failure();
+                    return Err(self.give_up_operation(communicator, &operation, &failure));
                 }
-                self.wake_sleepers(communicator, &operation);
-                return operation.finish().map(|()| None);
+                Progress::Over => {
+                    if looks.is_some() {
+                        self.endpoint.came_at_once(Awaited::Step);
+                    }
+                    self.wake_sleepers(communicator, &operation);
+                    return operation
+                        .finish()
+                        .map(|()| None)
+                        .map_err(|error| error.on(communicator));
+                }
+                Progress::Waits => {}
+                Progress::Differs(rank) => {
+                    return Err(self.differs(communicator, &operation, rank));
+                }
             }
             let first = || self.endpoint.first_looks(Awaited::Step, self.has_threads);
             let left = looks.unwrap_or_else(first);
@@ -74,22 +91,27 @@ impl Process {
                 return Ok(None);
             };
             match operation.run() {
-                true => process.end_operation(communicator, operation).map(Some),
-                false => {
+                Progress::Over => process.end_operation(communicator, operation).map(Some),
+                Progress::Waits => {
                     process.wake_sleepers(communicator, operation);
                     Ok(None)
                 }
+                Progress::Differs(rank) => Err(process.differs(communicator, operation, rank)),
             }
         })?;
         if !matches!(waited, Waited::NotYet(_)) {
             return Ok(waited);
         }
-        let waited = self.wait_for_news(|process| process.poll(active));
+        let waited = self.wait_and_look(true, &mut |process: &mut Self| process.poll(active));
         self.endpoint.end_notified_wait();
         waited
     }
 
     fn end_operation(&mut self, communicator: usize, operation: &mut Operation) -> Result<Status> {
+        if operation.comes_too_late() {
+            let failure = operation.area.failure();
+            return Err(self.give_up_operation(communicator, operation, &failure));
+        }
         self.wake_sleepers(communicator, operation);
         operation.finish().map(|()| Status::empty())
     }
@@ -102,45 +124,167 @@ impl Process {
     ) -> Result<Option<Status>> {
         // Notices only end waits: nothing else has to be done for them.
         self.handle_notices();
-        if !operation.run() {
+        let mut progress = operation.run();
+        if progress == Progress::Waits {
             loop {
                 self.wake_sleepers(communicator, operation);
                 let awaited = operation.awaited();
                 operation.area.announce(awaited.0, awaited.1);
-                if operation.run() {
+                progress = operation.run();
+                if progress != Progress::Waits {
                     break;
                 }
                 if operation.awaited() == awaited {
-                    self.check_losses(communicator, operation)?;
+                    self.check_failures(communicator, operation)?;
                     return Ok(None);
                 }
             }
             operation.area.withdraw();
         }
-        self.end_operation(communicator, operation).map(Some)
-    }
-
-    /// Fails if a process is lost, and notifies the others.
-    fn check_losses(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
-        let area = &operation.area;
-        if let Some(lost) = area.lost() {
-            return Err(lost_rank(lost).on(communicator));
+        match progress {
+            Progress::Differs(rank) => Err(self.differs(communicator, operation, rank)),
+            _ => self.end_operation(communicator, operation).map(Some),
         }
-        let peers = self.communicator(communicator)?.peers.clone();
-        let Some(error) = self.lost_among(&peers) else {
-            return Ok(());
-        };
-        let lost = peers
-            .iter()
-            .position(|peer| self.endpoint.loss(peer.addr).is_some());
-        let sleepers = area.give_up(lost.unwrap_or(0) as u32);
-        self.wake_ranks(communicator, sleepers);
-        Err(error.on(communicator))
     }
-}
 
-#[cold]
-fn lost_rank(rank: u32) -> Error {
-    let text = format!("rank {rank} is lost, as a process of the communicator has found");
-    Error::new(abi::ERR_PROC_ABORTED, text)
+    /// Fails if a process is lost, has given up this operation, or calls another one, and notifies the others.
+    fn check_failures(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
+        let area = &operation.area;
+        if self.is_idle {
+            let (of, phase) = operation.awaited();
+            self.ask_whether_begun(communicator, &area.awaited(of, phase));
+        }
+        let other = operation.find_other_call();
+        let (failure, known) = match other.map(|other| operation.failure(other)) {
+            Some(failure) => (failure, None),
+            None if operation.fails() => (area.failure(), None),
+            None => {
+                let ending = self.ending_of(communicator, operation);
+                if let Some((rank, error)) = ending {
+                    let phase = operation.first;
+                    let ended = Failure::Ended { rank, phase };
+                    area.withdraw();
+                    self.give_up_operation(communicator, operation, &ended);
+                    return Err(error.on(communicator));
+                }
+                let peers = self.communicator(communicator)?.peers.clone();
+                let Some(error) = self.lost_among(&peers) else {
+                    return Ok(());
+                };
+                let is_lost = |peer: &Peer| self.endpoint.loss(peer.addr).is_some();
+                let lost = peers.iter().position(is_lost);
+                let lost = Failure::Lost(lost.unwrap_or(0) as u32);
+                (lost, Some(error.on(communicator)))
+            }
+        };
+        area.withdraw();
+        let error = self.give_up_operation(communicator, operation, &failure);
+        Err(known.unwrap_or(error))
+    }
+
+    /// The error of an operation in which a process that was asked takes no part, and its rank.
+    fn ending_of(&mut self, communicator: usize, operation: &Operation) -> Option<(u32, Error)> {
+        let asked = &self.communicator(communicator).ok()?.ending.asked;
+        if asked.is_empty() {
+            return None;
+        }
+        self.look_for_ending(communicator, tag_of(operation.number))
+    }
+
+    /// The error of an operation in which another rank calls what does not belong to it.
+    #[cold]
+    fn differs(&mut self, communicator: usize, operation: &Operation, other: u32) -> Error {
+        let failure = operation.failure(other);
+        self.give_up_operation(communicator, operation, &failure)
+    }
+
+    fn give_up_operation(
+        &mut self,
+        communicator: usize,
+        operation: &Operation,
+        failure: &Failure,
+    ) -> Error {
+        self.give_up_agreed(communicator, &operation.agreed(), failure)
+    }
+
+    /// If this process has found, by its present call, that the others have begun an operation which it has refused because of its arguments, that one counts as an operation
+    /// of its own. Returns the failure that it is. The present call is then the one after it.
+    #[cold]
+    pub(super) fn count_refused(
+        &mut self,
+        communicator: usize,
+        area: &Area,
+        call: Call,
+    ) -> Option<Failure> {
+        let Node::Ready(ready) = &mut self.communicator_mut(communicator).ok()?.node else {
+            return None;
+        };
+        let refusal = ready.refusal.as_mut().filter(|one| !one.is_counted)?;
+        let phase = refusal.phase;
+        let own = area.published(area.rank, phase).unwrap_or(call);
+        let mut calls = (0..area.ranks).filter_map(|rank| area.published(rank, phase));
+        let is_theirs = calls.any(|theirs| refusal.call.was_meant(theirs, own));
+        refusal.is_counted = is_theirs;
+        is_theirs.then(|| refusal.failure(area.rank))
+    }
+
+    /// Reports a failure to all processes of an area, and gives up an operation there, given by its number, its first phase and its call. Returns its error.
+    #[cold]
+    pub(super) fn give_up_area(
+        &mut self,
+        communicator: usize,
+        area: &Area,
+        failure: &Failure,
+        (number, first): (u64, u64),
+        call: Call,
+    ) -> Error {
+        let refused = self.count_refused(communicator, area, call);
+        let number = number + u64::from(refused.is_some());
+        let failure = refused.as_ref().unwrap_or(failure);
+        area.report(failure, first);
+        area.leave(number);
+        if let Ok(found) = self.communicator_mut(communicator) {
+            // An operation that was to be done by messages takes its number as well.
+            found.collectives = found.collectives.max(number + 1);
+        }
+        // Also those that wait for messages of this operation, or of a later one.
+        self.wake_ranks(communicator, !(1 << area.rank));
+        let error = area.described().unwrap_or(*failure).error(first);
+        error.on(communicator)
+    }
+
+    /// The error of an operation by messages whose calls were compared in an area, if it fails there: another rank's call turns out to be another one, or a rank has given up
+    /// this or an earlier operation, and sends no messages. This process gives it up, too.
+    #[cold]
+    pub(crate) fn check_agreed(&mut self, communicator: usize, agreed: &Agreed) -> Option<Error> {
+        let failure = agreed.failure()?;
+        Some(self.give_up_agreed(communicator, agreed, &failure))
+    }
+
+    #[cold]
+    fn give_up_agreed(&mut self, communicator: usize, agreed: &Agreed, failure: &Failure) -> Error {
+        let of = (agreed.number, agreed.first);
+        self.give_up_area(communicator, &agreed.area, failure, of, agreed.call)
+    }
+
+    /// This process calls no further operation on a communicator, and others may still wait for it there.
+    pub(crate) fn end_area_use(&mut self, communicator: usize) {
+        let Ok(Node::Ready(ready)) = self.communicator(communicator).map(|found| &found.node)
+        else {
+            return;
+        };
+        let (area, refusal) = (Arc::clone(&ready.area), ready.refusal);
+        let is_theirs = self
+            .count_refused(communicator, &area, Call::none())
+            .is_some();
+        if let Ok(found) = self.communicator_mut(communicator) {
+            found.collectives += u64::from(is_theirs);
+        }
+        let phase = area.next_phase();
+        let rank = area.rank;
+        let ended = Failure::Ended { rank, phase };
+        let failure = refusal.map_or(ended, |refusal| Refusal { phase, ..refusal }.failure(rank));
+        area.report(&failure, phase);
+        self.wake_ranks(communicator, !(1 << area.rank));
+    }
 }

@@ -5,18 +5,22 @@
 //! it. Messages of one operation carry the operation's number on its communicator as their tag, in a context apart from
 //! that of the program's messages.
 
+mod failing;
+
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_engine::Memory;
 use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 use causeway_transport::slab::Slab;
+use causeway_wire::contact::CALLS_IN_AREAS;
 
 use crate::abi;
-use crate::buffering::NO_OWNER;
 use crate::communicator::{Channel, Communicator, Peer};
+use crate::ending::statement::{FIRST_KEPT, KEPT_TAGS};
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
+use crate::node::operation::Agreed;
 use crate::operation;
 use crate::process::{Active, FOR_EVER, Process};
 use crate::status::Status;
@@ -30,11 +34,34 @@ pub struct Call {
     pub operation: operation::Call,
 }
 
-/// How long a process waits for a message of an operation before it looks whether another one has given the operation up.
-const BEFORE_LOOKING: Duration = Duration::from_millis(20);
+/// How long a process waits for a message of an operation before it looks whether another one has given the operation up, and asks those that it waits for whether they take part.
+pub(crate) const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 
-/// From here on, tags are those of persistent operations.
-const FIRST_KEPT: u32 = 1 << 31;
+/// After how long it looks again if calls are compared in shared memory: another rank's call may turn out to be another one when it is made.
+pub(crate) const BEFORE_LOOKING_AGAIN: Duration = Duration::from_millis(100);
+
+/// After so many polls without any event, the clock is read.
+const POLLS_OF_CLOCK: u32 = 256;
+
+/// A process's notification that it has given up an operation.
+#[derive(Debug)]
+struct Notice {
+    /// Its receive, if it is in progress.
+    op: Option<OpId>,
+    /// The class of the error.
+    class: Memory,
+    /// The matcher's number of the process.
+    peer: u32,
+}
+
+/// A send or a receive in progress.
+#[derive(Debug)]
+struct Message {
+    /// The place of the other process among the schedule's peers.
+    peer: u32,
+    /// The bytes that it has to have, if its length has to be right.
+    expected: Option<u64>,
+}
 
 #[derive(Debug)]
 struct Schedule {
@@ -47,14 +74,68 @@ struct Schedule {
     context: u32,
     tag: u32,
     peers: Arc<[Peer]>,
-    /// Sends and receives in progress.
+    /// Sends and receives in progress, and the message of each.
     pending: Vec<OpId>,
+    messages: Vec<Message>,
+    /// Messages have to be as long as the memory for them.
+    is_exact: bool,
+    /// The name of the program's call.
+    name: &'static str,
+    /// Where in the communicator's shared memory the call was published, to be compared with the others'.
+    agreed: Option<Agreed>,
+    /// Another process has withdrawn a message: it has given the operation up, and says why in a message that comes next.
+    is_given_up: bool,
+    /// The notification that says so.
+    notice: Option<Notice>,
+    looks: Looks,
+    /// The error of each start, as another process never starts its part: it could not be made there.
+    never: Option<Error>,
     /// A function of the program's is being called.
     is_calling: bool,
     error: Option<Error>,
     is_done: bool,
     /// It is kept when it is done, to be started again.
     is_kept: bool,
+}
+
+/// When this process has looked whether another one has given an operation up.
+#[derive(Debug, Default)]
+struct Looks {
+    /// The engine's count of events at that time.
+    events: Option<u64>,
+    /// When it did for the second time, and how often it has polled.
+    first: Option<Instant>,
+    polls: u32,
+}
+
+/// Why a process looks again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Due {
+    /// Something has come.
+    News,
+    /// It has waited for [`BEFORE_LOOKING`].
+    Late,
+}
+
+impl Looks {
+    /// Whether a process that polls an operation, and has seen so many events, is to look. `is_idle`: it has waited, and nothing has come.
+    fn due(&mut self, events: u64, is_idle: bool) -> Option<Due> {
+        self.polls = self.polls.wrapping_add(1);
+        let has_news = self.events != Some(events);
+        if !has_news && !is_idle && !self.polls.is_multiple_of(POLLS_OF_CLOCK) {
+            return None;
+        }
+        let is_first = self.events.replace(events).is_none();
+        let since = self.first.map(|first| first.elapsed());
+        // Most operations are done at the next look, and need no clock.
+        if since.is_none() && !is_first {
+            self.first = Some(Instant::now());
+        }
+        match is_idle || since.is_some_and(|since| since >= BEFORE_LOOKING) {
+            true => Some(Due::Late),
+            false => has_news.then_some(Due::News),
+        }
+    }
 }
 
 /// All schedules of a process.
@@ -78,6 +159,8 @@ impl Schedule {
         } = among;
         Box::new(Self {
             communicator: steps.communicator,
+            is_exact: steps.is_exact,
+            name: steps.described.name,
             steps: steps.finished(),
             at: 0,
             channel,
@@ -85,6 +168,12 @@ impl Schedule {
             tag,
             peers,
             pending: Vec::new(),
+            messages: Vec::new(),
+            agreed: None,
+            is_given_up: false,
+            notice: None,
+            looks: Looks::default(),
+            never: None,
             is_calling: false,
             error: None,
             is_done: false,
@@ -113,6 +202,12 @@ impl Schedules {
     #[inline]
     pub(crate) fn is_only(&self, at: u32) -> bool {
         self.places.get(at).is_some() && self.places.len() == 1 && self.orphans.is_empty()
+    }
+
+    /// Whether the calls of any operation are compared with those that others have yet to publish.
+    pub(crate) fn compare_calls(&self) -> bool {
+        let mut all = self.places.iter().flatten();
+        all.any(|schedule| schedule.agreed.is_some() && !schedule.is_done)
     }
 
     /// The sends and receives of a schedule in progress.
@@ -157,7 +252,7 @@ pub(crate) struct Among {
     pub(crate) peers: Arc<[Peer]>,
 }
 
-fn among(communicator: &Communicator, tag: u32) -> Among {
+pub(crate) fn among(communicator: &Communicator, tag: u32) -> Among {
     Among {
         channel: Channel::Collectives,
         context: communicator.context(Channel::Collectives),
@@ -166,30 +261,99 @@ fn among(communicator: &Communicator, tag: u32) -> Among {
     }
 }
 
+/// Why a message of a schedule has failed.
+#[derive(Debug)]
+enum Failed {
+    Message(OpError),
+    /// It has another length than the memory for it.
+    Length {
+        came: u64,
+        expected: u64,
+    },
+}
+
+fn check_length(
+    result: std::result::Result<u64, OpError>,
+    expected: Option<u64>,
+) -> std::result::Result<(), Failed> {
+    let came = result.map_err(Failed::Message)?;
+    match expected {
+        Some(expected) if expected != came => Err(Failed::Length { came, expected }),
+        _ => Ok(()),
+    }
+}
+
+/// The tag of the messages of the operation of this number.
+pub(crate) fn tag_of(number: u64) -> u32 {
+    (number % u64::from(FIRST_KEPT)) as u32
+}
+
+impl Communicator {
+    /// Takes the number of the next operation.
+    #[inline]
+    pub(crate) fn take_number(&mut self) -> u64 {
+        let number = self.collectives;
+        self.collectives = number + 1;
+        number
+    }
+
+    /// Takes the tag of the next operation's messages.
+    #[inline]
+    fn take_tag(&mut self) -> u32 {
+        tag_of(self.take_number())
+    }
+
+    /// Takes the tag of the next persistent operation.
+    fn take_kept_tag(&mut self) -> u32 {
+        let tag = self.kept_collectives;
+        self.kept_collectives = (tag + 1) % KEPT_TAGS;
+        FIRST_KEPT | tag
+    }
+
+    /// The tags of the next operation's messages, and of the next persistent one's.
+    pub(crate) fn next_tags(&self) -> (u32, u32) {
+        (tag_of(self.collectives), FIRST_KEPT | self.kept_collectives)
+    }
+}
+
 impl Process {
     /// Starts an operation on its communicator.
     pub fn begin(&mut self, steps: Steps) -> Result<Active> {
         let communicator = steps.communicator;
+        let found = self.communicator_mut(communicator)?;
+        let agreed = found.node.take_agreed(found.collectives);
         let among = self.among_all(communicator)?;
         let at = self.add_steps(steps, among, false)?;
+        if let Some(schedule) = self.schedules.get_mut(at) {
+            schedule.agreed = agreed;
+        }
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
+    }
+
+    /// The same for a part of the program's call of this name. In the checking mode, all parts of a call are described alike, but processes of builds that describe them as the
+    /// operations that they are need the same from the others.
+    pub(crate) fn begin_part(&mut self, steps: Steps, name: &'static str) -> Result<Active> {
+        let group = self.communicator(steps.communicator)?.group();
+        let steps = match self.process_table.all_speak(group, CALLS_IN_AREAS) {
+            true => steps.part_of(name),
+            false => steps,
+        };
+        self.begin(steps)
     }
 
     /// All processes of a communicator, for one operation that all of them begin.
     pub(crate) fn among_all(&mut self, communicator: usize) -> Result<Among> {
         let communicator = self.communicator_mut(communicator)?;
-        let tag = communicator.collectives;
-        communicator.collectives = (tag + 1) % FIRST_KEPT;
+        let tag = communicator.take_tag();
         Ok(among(communicator, tag))
     }
 
     /// Keeps steps that are started again and again ([`Process::start_again`]). Returns their place.
     pub(crate) fn keep_steps(&mut self, steps: Steps) -> Result<u32> {
         let communicator = self.communicator_mut(steps.communicator)?;
-        let tag = communicator.kept_collectives;
-        communicator.kept_collectives = (tag + 1) % FIRST_KEPT;
-        let among = among(communicator, FIRST_KEPT | tag);
+        let tag = communicator.take_kept_tag();
+        let among = among(communicator, tag);
         self.add_steps(steps, among, true)
     }
 
@@ -213,8 +377,12 @@ impl Process {
         let gone = || Error::new(abi::ERR_REQUEST, "the operation is over");
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
         (schedule.at, schedule.is_done) = (0, false);
-        schedule.error = None;
+        (schedule.error, schedule.notice, schedule.is_given_up) = (None, None, false);
+        schedule.looks = Looks::default();
         let communicator = schedule.communicator;
+        if let Some(error) = schedule.never.clone() {
+            self.end_with(at, error);
+        }
         self.advance(at);
         Ok(Active::of_schedule(at, communicator))
     }
@@ -259,98 +427,13 @@ impl Process {
             return;
         };
         schedule.pending.swap_remove(place);
-        match result {
+        let Message { expected, .. } = schedule.messages.swap_remove(place);
+        let is_last = schedule.pending.is_empty();
+        match check_length(result, expected) {
             Err(error) => self.fail(at, error),
-            Ok(_) if schedule.pending.is_empty() => self.advance(at),
-            Ok(_) => {}
+            Ok(()) if is_last => self.advance(at),
+            Ok(()) => {}
         }
-    }
-
-    /// Ends a schedule because one of its messages has failed. The other processes are notified: they may wait for messages that
-    /// this one would have sent.
-    fn fail(&mut self, at: u32, error: OpError) {
-        let Some(schedule) = self.schedules.get(at) else {
-            return;
-        };
-        let peers = schedule.peers.clone();
-        let word = |peer: &Peer| {
-            let failures = schedule.channel.failures();
-            MpiPattern::word(peer.context + failures, schedule.tag)
-        };
-        let notified: Vec<_> = peers.iter().map(|peer| (peer.addr, word(peer))).collect();
-        // The engine's address does not show which rank it was.
-        let error = match (error, self.lost_among(&peers)) {
-            (OpError::Peer { .. }, Some(lost)) => lost,
-            (error, _) => Error::from(error),
-        };
-        // What has failed: the others return it, too.
-        let class = Memory::from_vec(error.code().to_le_bytes().to_vec());
-        self.end_with(at, error);
-        let own = self.peers[self.rank as usize].addr;
-        for (to, word) in notified {
-            let is_lost = self.endpoint.loss(to).is_some();
-            if to != own && !is_lost {
-                // A process that cannot be notified will notice that the connection is lost.
-                let class = std::slice::from_ref(&class);
-                let _ = self.post_unattended(to, class, word, NO_OWNER);
-            }
-        }
-    }
-
-    /// Ends a schedule with an error; operations in progress are cancelled.
-    fn end_with(&mut self, at: u32, error: Error) {
-        let Some(schedule) = self.schedules.get_mut(at) else {
-            return;
-        };
-        schedule.is_done = true;
-        schedule.error.get_or_insert(error);
-        for op in std::mem::take(&mut schedule.pending) {
-            self.endpoint.cancel(op);
-        }
-    }
-
-    /// Checks whether another process has given up an operation that is in progress here.
-    fn look_for_failure(&mut self, at: u32) -> Result<()> {
-        let Some(schedule) = self.schedules.get(at) else {
-            return Ok(());
-        };
-        let own = self.peers[self.rank as usize].number;
-        let pattern = MpiPattern {
-            context: schedule.context - schedule.channel as u32 + schedule.channel.failures(),
-            source: None,
-            tag: Some(schedule.tag),
-        };
-        let peers = schedule.peers.clone();
-        let Some((taken, envelope)) = self.endpoint.take_message(pattern) else {
-            return Ok(());
-        };
-        debug_assert_ne!(envelope.peer, own);
-        let class = Memory::zeroed(size_of::<i32>());
-        let into = std::slice::from_ref(&class);
-        let posted = self
-            .endpoint
-            .receive_taken(taken, pattern, into, self.buffered, NO_OWNER);
-        if let Ok(Posted::Pending(op)) = posted {
-            self.buffers.started(op, NO_OWNER, 0);
-        }
-        let class = match class.to_vec().try_into().map_or(0, i32::from_le_bytes) {
-            // An earlier version does not say.
-            0 => abi::ERR_PROC_ABORTED,
-            class => class,
-        };
-        let rank = peers.iter().position(|peer| peer.number == envelope.peer);
-        let error = self.lost_among(&peers).unwrap_or_else(|| {
-            let rank = rank.map_or_else(String::new, |rank| format!("rank {rank} "));
-            let why = match class {
-                abi::ERR_PROC_ABORTED => "since it has lost another".to_owned(),
-                abi::ERR_TRUNCATE => "since a message there was too long for its buffer".to_owned(),
-                other => format!("which has failed there with the error class {other}"),
-            };
-            let text = format!("{rank}has given the operation up, {why}");
-            Error::new(class, text)
-        });
-        self.end_with(at, error);
-        Ok(())
     }
 
     /// Does all steps that can be done now.
@@ -361,17 +444,22 @@ impl Process {
             let Some(schedule) = self.schedules.get_mut(at) else {
                 return;
             };
-            if schedule.is_calling || schedule.is_done {
+            if schedule.is_calling || schedule.is_done || schedule.is_given_up {
                 return;
             }
             let Some(step) = schedule.steps.get(schedule.at) else {
                 schedule.is_done = schedule.pending.is_empty();
                 return;
             };
+            let mut message = Message {
+                peer: 0,
+                expected: None,
+            };
             let posted = match step {
                 Step::Fence if schedule.pending.is_empty() => None,
                 Step::Fence => return,
                 Step::Send { to, from } => {
+                    message.peer = *to;
                     let to = schedule.peers[*to as usize];
                     let word = MpiPattern::word(to.context + schedule.channel as u32, schedule.tag);
                     let from = std::slice::from_ref(from);
@@ -383,6 +471,8 @@ impl Process {
                         source: Some(schedule.peers[*from as usize].number),
                         tag: Some(schedule.tag),
                     };
+                    message.peer = *from;
+                    message.expected = schedule.is_exact.then_some(into.len() as u64);
                     let into = std::slice::from_ref(into);
                     Some(self.endpoint.post_receive(pattern, into, queue, key))
                 }
@@ -434,12 +524,13 @@ impl Process {
             let failed = match posted {
                 Some(Ok(Posted::Pending(op))) => {
                     schedule.pending.push(op);
+                    schedule.messages.push(message);
                     None
                 }
                 Some(Ok(Posted::Complete(done))) => {
                     // Once the schedule is done, the process may compute without progress.
                     self.endpoint.flush();
-                    done.result.err()
+                    check_length(done.result, message.expected).err()
                 }
                 Some(Err(error)) => {
                     schedule.error.get_or_insert(Error::from(error));
@@ -456,6 +547,13 @@ impl Process {
     /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program must be called. Of several
     /// sends and receives, any may fail; so a wait for one operation alone is used only if the schedule has a single one.
     pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
+        let (mut has_waited, mut is_late) = (None, false);
+        let is_agreed = (self.schedules.get(at)).is_some_and(|schedule| schedule.agreed.is_some());
+        let longest = if is_agreed {
+            BEFORE_LOOKING_AGAIN
+        } else {
+            FOR_EVER
+        };
         loop {
             if let Some(call) = self.take_call() {
                 return Ok(Some(call));
@@ -466,17 +564,27 @@ impl Process {
                 [op] => match self.endpoint.test(*op, BEFORE_LOOKING)? {
                     Some(done) => self.step_done(done),
                     None => {
-                        self.look_for_failure(at)?;
+                        self.look_late(at)?;
                         if !self.schedules.pending(at).is_empty() {
-                            self.endpoint.wait_for_event(seen, FOR_EVER);
+                            self.endpoint.wait_for_event(seen, longest);
                         }
                     }
                 },
                 [first, ..] => {
                     let first = *first;
                     self.advance_schedules();
+                    if self.schedules.pending(at).first() != Some(&first) {
+                        continue;
+                    }
+                    if is_late {
+                        self.look_late(at)?;
+                    } else if has_waited == Some(first) {
+                        self.look_for_failure(at)?;
+                    }
+                    has_waited = Some(first);
                     if self.schedules.pending(at).first() == Some(&first) {
-                        self.endpoint.wait_for_event(seen, FOR_EVER);
+                        let idle = if is_late { longest } else { BEFORE_LOOKING };
+                        is_late |= !self.endpoint.wait_for_event(seen, idle);
                     }
                 }
             }
@@ -508,19 +616,49 @@ impl Process {
             schedule.is_some_and(|schedule| !schedule.is_done)
         };
         if is_going_on(&self.schedules) {
-            self.look_for_failure(at)?;
+            let events = self.endpoint.event_count();
+            let looks = (self.schedules.get_mut(at)).map(|schedule| &mut schedule.looks);
+            match looks.and_then(|looks| looks.due(events, self.is_idle)) {
+                None => {}
+                Some(Due::News) => self.look_for_failure(at)?,
+                Some(Due::Late) => self.look_late(at)?,
+            }
             if is_going_on(&self.schedules) {
                 return Ok(None);
             }
         }
         let schedule = self.schedules.get_mut(at).ok_or_else(gone)?;
         let (error, communicator) = (schedule.error.take(), schedule.communicator);
+        let done = (schedule.tag, schedule.name);
         if !schedule.is_kept {
             self.schedules.remove(at);
         }
         match error {
-            None => Ok(Some(Status::empty())),
+            None => {
+                self.forget_refused(communicator, done);
+                Ok(Some(Status::empty()))
+            }
             Some(error) => Err(error.on(communicator)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_look_when_something_has_come_or_nothing_for_long() {
+        let mut looks = Looks::default();
+        // What has come before the first poll is not known.
+        assert_eq!(looks.due(7, false), Some(Due::News));
+        assert!((0..100).all(|_| looks.due(7, false).is_none()));
+        assert_eq!(looks.due(8, false), Some(Due::News));
+        assert_eq!(looks.due(8, true), Some(Due::Late));
+        assert_eq!(looks.due(8, false), None);
+        // A program that polls without waiting.
+        looks.first = Instant::now().checked_sub(BEFORE_LOOKING);
+        let polls = (0..2 * POLLS_OF_CLOCK).filter_map(|_| looks.due(8, false));
+        assert_eq!(Vec::from_iter(polls), [Due::Late; 2]);
     }
 }
