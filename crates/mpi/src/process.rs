@@ -23,7 +23,7 @@ use crate::ports::Ports;
 use crate::process_table::ProcessTable;
 use crate::record;
 use crate::request::Request;
-use crate::schedule::{BEFORE_LOOKING, BEFORE_LOOKING_AGAIN, Schedules};
+use crate::schedule::{BEFORE_LOOKING, BEFORE_LOOKING_AGAIN, Schedules, until_look};
 use crate::status::Status;
 use crate::table::{Kind, Table};
 use crate::window::state::Windows;
@@ -495,8 +495,10 @@ impl Process {
                 return Ok(Waited::Done(done));
             }
             let idle = match is_late {
-                false if is_one || !self.schedules.is_empty() => BEFORE_LOOKING,
-                true if is_one || self.schedules.compare_calls() => BEFORE_LOOKING_AGAIN,
+                false if is_one || !self.schedules.is_empty() => until_look(BEFORE_LOOKING),
+                true if is_one || self.schedules.compare_calls() => {
+                    until_look(BEFORE_LOOKING_AGAIN)
+                }
                 _ => FOR_EVER,
             };
             let has_come = self.endpoint.wait_for_event(seen, idle);

@@ -19,6 +19,7 @@ fn a_hang_is_reported_with_its_cause() {
     let program = compile("hangs");
     let program = program.to_str().expect("UTF-8");
     let mut child = launcher(&["-n", "3", "--stall", "0.2", program])
+        .envs([crate::LOOKS])
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use causeway_engine::Memory;
 use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
+use causeway_sys::waits;
 use causeway_transport::slab::Slab;
 use causeway_wire::contact::CALLS_IN_AREAS;
 
@@ -39,6 +40,11 @@ pub(crate) const BEFORE_LOOKING: Duration = Duration::from_millis(20);
 
 /// After how long it looks again if calls are compared in shared memory: another rank's call may turn out to be another one when it is made.
 pub(crate) const BEFORE_LOOKING_AGAIN: Duration = Duration::from_millis(100);
+
+/// The limit of a wait behind which a process looks why nothing comes: none in the setting of tests where a wake-up that is lost must show as a hang ([`waits`]).
+pub(crate) fn until_look(limit: Duration) -> Duration {
+    waits::tidy_after(limit).unwrap_or(FOR_EVER)
+}
 
 /// After so many polls without any event, the clock is read.
 const POLLS_OF_CLOCK: u32 = 256;
@@ -550,7 +556,7 @@ impl Process {
         let (mut has_waited, mut is_late) = (None, false);
         let is_agreed = (self.schedules.get(at)).is_some_and(|schedule| schedule.agreed.is_some());
         let longest = if is_agreed {
-            BEFORE_LOOKING_AGAIN
+            until_look(BEFORE_LOOKING_AGAIN)
         } else {
             FOR_EVER
         };
@@ -583,7 +589,11 @@ impl Process {
                     }
                     has_waited = Some(first);
                     if self.schedules.pending(at).first() == Some(&first) {
-                        let idle = if is_late { longest } else { BEFORE_LOOKING };
+                        let idle = if is_late {
+                            longest
+                        } else {
+                            until_look(BEFORE_LOOKING)
+                        };
                         is_late |= !self.endpoint.wait_for_event(seen, idle);
                     }
                 }
