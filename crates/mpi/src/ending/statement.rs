@@ -22,7 +22,7 @@ pub(crate) fn is_at_or_behind(tag: u32, of: u32) -> bool {
 }
 
 /// Bytes of a notification: the class, the tags of the first operation that it does not begin and of the first persistent one, why, and the refused call's name, filled up with
-/// zeros. All is zero in a question but the third of these.
+/// zeros. All is zero in a question but the reason.
 pub(crate) const NOTIFICATION: usize = 64;
 const NAME: usize = 16;
 

@@ -35,7 +35,8 @@ const FUNCTIONS: [(Function, &str); 7] = [
     (Alltoall, "MPI_Alltoall"),
 ];
 
-/// A call in one word, which is the same for calls that belong together, and for no others of which data would be read:
+/// A call in one word, which is the same for calls that belong together. Of others of which data would be read, it differs, except that one in 4096 of those that differ only in
+/// their elements or parts is not noticed:
 ///
 /// ```text
 /// bits 0 to 35: bytes, of a block where there are several | 36 to 39: the low bits of the operation's number | 40 to 45: the root | 46 to 49: the function

@@ -284,14 +284,6 @@ fn a_root_is_ahead_of_others_by_its_slots_at_most() {
     let pieces = 2 * DEPTH as usize;
     let sent = memory_of(pieces * CAPACITY);
     let received = Memory::zeroed(pieces * CAPACITY);
-    let broadcast = |area: &Arc<Area>, memory: &Memory| {
-        let what = What::Broadcast {
-            root: 0,
-            memory: memory.clone(),
-        };
-        let call = call::Call::new(Function::Bcast, memory.len() as u64);
-        Operation::new(Arc::clone(area), (0, call), (what, None))
-    };
     let mut sending = broadcast(&root, &sent);
     let mut receiving = broadcast(&other, &received);
     let mut rounds = 0;
@@ -304,6 +296,16 @@ fn a_root_is_ahead_of_others_by_its_slots_at_most() {
     assert_eq!(received.to_vec(), sent.to_vec());
 }
 
+/// A broadcast of rank 0.
+fn broadcast(area: &Arc<Area>, memory: &Memory) -> Operation {
+    let what = What::Broadcast {
+        root: 0,
+        memory: memory.clone(),
+    };
+    let call = call::Call::new(Function::Bcast, memory.len() as u64);
+    Operation::new(Arc::clone(area), (0, call), (what, None))
+}
+
 fn memory_of(len: usize) -> Memory {
     Memory::from_vec((0..len).map(|at| (at / 7) as u8).collect())
 }
@@ -312,14 +314,6 @@ fn memory_of(len: usize) -> Memory {
 fn nothing_is_read_of_a_rank_that_calls_with_another_length() {
     let memory = Memory::zeroed(len(2));
     let area = |rank| Arc::new(Area::new(memory.clone(), rank, 2));
-    let broadcast = |area: &Arc<Area>, memory: &Memory| {
-        let what = What::Broadcast {
-            root: 0,
-            memory: memory.clone(),
-        };
-        let call = call::Call::new(Function::Bcast, memory.len() as u64);
-        Operation::new(Arc::clone(area), (0, call), (what, None))
-    };
     let (root, other) = (area(0), area(1));
     assert_eq!(broadcast(&root, &memory_of(100)).run(), Progress::Over);
     let received = Memory::zeroed(3 * CAPACITY);
