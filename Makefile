@@ -203,9 +203,10 @@ test-mpi4py: build ## mpi4py, built from source against MPI's standard ABI: its 
 test-python: build python ## The Python package as a wheel, with pandas, pyarrow and zarr
 	tools/python $(TARGET)/python test $(TARGET)/release/causeway $(ARGS)
 
-test-mount: ## The mount: programs on it, 100,000 files, servers killed under a program that verifies, MOUNT_ROUNDS times (default 100)
+test-mount: ## The mount: programs and test suites on it, 100,000 files, servers killed under a program that verifies, MOUNT_ROUNDS times (default 100)
 	tools/mount-needs databases
-	CAUSEWAY_MANY=100000 CAUSEWAY_MOUNT_ROUNDS=$(MOUNT_ROUNDS) $(CARGO) test --release --locked -p causeway-cli \
+	tools/mount-suites $(TARGET)/mount-suites $(CARGO)
+	CAUSEWAY_MANY=100000 CAUSEWAY_MOUNT_ROUNDS=$(MOUNT_ROUNDS) CAUSEWAY_MOUNT_SUITES=$(TARGET)/mount-suites/bin $(CARGO) test --release --locked -p causeway-cli \
 		--test cli mount:: -- --nocapture --test-threads=1
 
 # There is no target for the thread sanitizer. Tried: -Zsanitizer=thread with

@@ -15,6 +15,7 @@ mod holes;
 mod locks;
 mod programs;
 mod special;
+mod suites;
 mod uncached;
 mod users;
 mod xattrs;
