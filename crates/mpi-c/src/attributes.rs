@@ -16,7 +16,7 @@ type Copy = unsafe extern "C" fn(Handle, c_int, usize, usize, *mut usize, *mut c
 type Delete = unsafe extern "C" fn(Handle, c_int, usize, usize) -> c_int;
 
 /// The values of predefined keys, which stay where they are.
-static VALUES: [c_int; 3] = [c_int::MAX, 0, abi::ANY_SOURCE];
+static VALUES: [c_int; 4] = [c_int::MAX, 0, abi::ANY_SOURCE, abi::PROC_NULL];
 
 /// Kinds of objects with attributes.
 #[derive(Debug, Clone, Copy)]
@@ -248,7 +248,7 @@ fn no_key(keyval: c_int) -> Error {
 
 /// The address of a predefined key's value.
 fn predefined(keyval: c_int) -> Result<Option<usize>> {
-    let [most, zero, any] = &VALUES;
+    let [most, zero, any, none] = &VALUES;
     Ok(match keyval {
         // Any process can read and write files.
         abi::IO => Some(std::ptr::from_ref(any).expose_provenance()),
@@ -280,8 +280,8 @@ fn predefined(keyval: c_int) -> Result<Option<usize>> {
                 std::ptr::from_ref(&*library.universe_size).expose_provenance()
             }))
         })?,
-        // There is no process for input and output of its own.
-        abi::HOST => None,
+        // No process is the host of the others (MPI 5.0 §9.1.2).
+        abi::HOST => Some(std::ptr::from_ref(none).expose_provenance()),
         other => return Err(no_key(other)),
     })
 }

@@ -85,13 +85,12 @@ impl Keys {
             .ok_or_else(|| none(number))
     }
 
-    /// Frees a key.
+    /// Frees a key. A key that stays for the values that there are can be freed again, as by a delete function that frees
+    /// the key it gets.
     pub(crate) fn free(&mut self, number: c_int, kind: Kind) -> Result<()> {
         self.get(number, kind)?;
         let kept = self.kept.get_mut(&number).ok_or_else(|| none(number))?;
-        if std::mem::replace(&mut kept.is_freed, true) {
-            return Err(none(number));
-        }
+        kept.is_freed = true;
         self.forget_unused(number);
         Ok(())
     }

@@ -126,7 +126,8 @@ unsafe fn group_of(session: Handle, name: *const c_char) -> Result<Arc<Group>> {
     check(session)?;
     // SAFETY: the caller's promise.
     let name = unsafe { read_text(name, "pset_name") }?;
-    let known = SETS.iter().position(|set| set.as_bytes() == name);
+    // As the schemes and hosts of all URIs, without regard to case.
+    let known = SETS.iter().position(|set| set.as_bytes().eq_ignore_ascii_case(name));
     let communicator = match known {
         Some(0) => abi::COMM_WORLD,
         Some(_) => abi::COMM_SELF,

@@ -63,6 +63,8 @@ static void use(const char *tag) {
     CHECK(class == MPI_ERR_ARG);
     OK(MPI_Session_get_errhandler(session, &handler));
     CHECK(handler == MPI_ERRORS_RETURN);
+    OK(MPI_Group_from_session_pset(session, "mpi://self", &group));
+    OK(MPI_Group_free(&group));
     OK(MPI_Group_from_session_pset(session, "mpi://WORLD", &group));
     OK(MPI_Group_size(group, &size));
     OK(MPI_Session_get_pset_info(session, "mpi://WORLD", &info));
