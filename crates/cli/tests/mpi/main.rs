@@ -306,6 +306,12 @@ fn a_rank_that_ends_leaves_none_waiting_in_an_operation() {
         }
         ends_well(2, &format!("{case} skip first new odd"), &tcp);
     }
+    for (processes, operation) in [(3, 5), (8, 5), (4, 10)] {
+        for how in ["ahead", "instead"] {
+            let case = format!("{operation} 4 {how} last used others");
+            ends_well(processes, &case, &[]);
+        }
+    }
 }
 
 #[test]

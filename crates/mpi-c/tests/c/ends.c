@@ -2,7 +2,8 @@
  * frees the communicator. The others return an error that names it, or one that has noticed before them, also if they call long after that, and all processes end.
  *
  * Arguments: the operation, what the odd rank does (refuse, skip, free; old: it skips, and has refused another call before one that all have done; held: as refuse, when it has sent
- * buffered messages that the others receive afterwards; busy: as skip, while the others have another operation in progress), which rank that is (first, last), whether the communicator was used before (used, new), who comes late
+ * buffered messages that the others receive afterwards; busy: as skip, while the others have another operation in progress; ahead: as skip, and it calls the operation behind that, which
+ * fails in shared memory; instead: likewise, and calls another one), which rank that is (first, last), whether the communicator was used before (used, new), who comes late
  * (odd, others). */
 #include "check.h"
 
@@ -76,11 +77,19 @@ static void release(int odd) {
     if (rank == (odd + 1) % size) OK(MPI_Recv(into, LONG, MPI_CHAR, odd, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
+/* The operation behind, which the odd rank begins as if it were the one before. */
+static void fail_behind(int is_other) {
+    int code = is_other ? MPI_Bcast(into, 3, MPI_CHAR, 0, comm) : MPI_Allreduce(from, into, 4, MPI_CHAR, MPI_BOR, comm), class;
+    OK(MPI_Error_class(code, &class));
+    CHECK(class == MPI_ERR_NOT_SAME);
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     CHECK(argc == 7);
-    int which = atoi(argv[1]), n = atoi(argv[2]), code;
+    int which = atoi(argv[1]), n = atoi(argv[2]), code = MPI_SUCCESS;
     int is_old = !strcmp(argv[3], "old"), holds = !strcmp(argv[3], "held"), is_busy = !strcmp(argv[3], "busy");
+    int is_instead = !strcmp(argv[3], "instead"), is_ahead = is_instead || !strcmp(argv[3], "ahead");
     int refuses = holds || !strcmp(argv[3], "refuse"), frees = !strcmp(argv[3], "free"), odd = !strcmp(argv[4], "first") ? 0 : size - 1, to = (odd + 1) % size;
     CHECK(which < OPERATIONS && n <= LONG && size <= 64);
     comm = MPI_COMM_WORLD;
@@ -114,6 +123,7 @@ int main(int argc, char **argv) {
     } else if (refuses || frees) {
         CHECK(call(which, -1, to) != MPI_SUCCESS);
     }
+    if (is_ahead && (rank == odd || code == MPI_SUCCESS)) fail_behind(is_instead && rank == odd);
     if (frees) OK(MPI_Comm_free(&comm));
     if (holds) release(odd);
     if (is_busy && rank != odd) {

@@ -28,14 +28,15 @@ use crate::group::Group;
 use crate::matching::MpiPattern;
 use crate::node::state::Node;
 use crate::process::{Active, POSTS, Process, Waited};
-use crate::schedule::among;
+use crate::schedule::{among, tag_of};
 
 /// Notifications that may be on their way at a time: beyond that, those that a process sends without having been asked are left out.
 const MOST_NOTIFICATIONS: usize = 1 << 16;
 
 fn statement(communicator: &Communicator, why: Why) -> Statement {
     let refused = communicator.ending.refused;
-    let (tag, kept_tag) = communicator.next_tags();
+    let (_, kept_tag) = communicator.next_tags();
+    let tag = tag_of((communicator.ending).first_without(communicator.collectives));
     Statement {
         class: refused.map_or(abi::ERR_NOT_SAME, |refused| refused.class),
         tag,

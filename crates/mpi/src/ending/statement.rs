@@ -1,6 +1,7 @@
 //! What a process states that begins no further operation on a communicator, and what others keep of that.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use causeway_engine::Memory;
 use causeway_engine::types::OpId;
@@ -94,12 +95,33 @@ impl Incoming {
 pub(crate) struct Ending {
     /// The latest call that this process has refused.
     pub(crate) refused: Option<Refused>,
+    /// The numbers of the latest operations, one behind the other, that this process has given up in the communicator's memory.
+    pub(crate) given_up: Range<u64>,
     pub(crate) incoming: Option<Incoming>,
     /// The statements of others, with their places among everyone.
     pub(crate) stated: Vec<(u32, Statement)>,
     /// Those that this process has asked, once each, and those that have asked it and have no reply yet.
     pub(crate) asked: BTreeSet<u32>,
     pub(crate) asking: BTreeSet<u32>,
+}
+
+impl Ending {
+    /// This process has given up the operation of this number in the communicator's memory.
+    #[cold]
+    pub(crate) fn note_given_up(&mut self, number: u64) {
+        let is_next = number == self.given_up.end && !self.given_up.is_empty();
+        let first = if is_next { self.given_up.start } else { number };
+        self.given_up = first..number + 1;
+    }
+
+    /// The first operation in which this process takes no part, if `next` is the one that it would begin next. Operations that it has given up before that may be others on other
+    /// ranks, done by messages, of which it has sent none.
+    pub(crate) fn first_without(&self, next: u64) -> u64 {
+        match self.given_up.end == next && !self.given_up.is_empty() {
+            true => self.given_up.start,
+            false => next,
+        }
+    }
 }
 
 /// Duplicates begin anew.
@@ -229,6 +251,19 @@ mod tests {
         for bytes in [None, Some(0), Some(whole - 1)] {
             assert_eq!(incoming(bytes).read(), None);
         }
+    }
+
+    #[test]
+    fn operations_that_were_given_up_last_are_without_this_process() {
+        let mut ending = Ending::default();
+        assert_eq!((ending.first_without(0), ending.first_without(3)), (0, 3));
+        ending.note_given_up(0);
+        assert_eq!((ending.first_without(1), ending.first_without(2)), (0, 2));
+        ending.note_given_up(5);
+        ending.note_given_up(6);
+        assert_eq!(ending.first_without(7), 5);
+        // It has begun another one since.
+        assert_eq!(ending.first_without(8), 8);
     }
 
     #[test]

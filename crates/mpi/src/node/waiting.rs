@@ -246,6 +246,7 @@ impl Process {
         if let Ok(found) = self.communicator_mut(communicator) {
             // An operation that was to be done by messages takes its number as well.
             found.collectives = found.collectives.max(number + 1);
+            found.ending.note_given_up(number);
         }
         // Also those that wait for messages of this operation, or of a later one.
         self.wake_ranks(communicator, !(1 << area.rank));
