@@ -262,6 +262,13 @@ impl<E: Copy> Engine<E> {
         is_first
     }
 
+    /// The time of the next event, and the event.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<(Time, E)> {
+        self.fill_hole();
+        self.first().map(|first| (first.at, first.event))
+    }
+
     /// The next entry; the heap must not have a hole.
     #[inline]
     fn first(&self) -> Option<&Entry<E>> {
