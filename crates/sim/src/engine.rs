@@ -280,11 +280,14 @@ impl<E: Copy> Engine<E> {
     }
 
     /// Puts the last entry into the first place, if that is empty. A heap that has become small is emptied.
-    #[inline]
+    #[inline(always)]
     fn fill_hole(&mut self) {
-        if !std::mem::take(&mut self.has_hole) {
-            return;
+        if std::mem::take(&mut self.has_hole) {
+            self.close_hole();
         }
+    }
+
+    fn close_hole(&mut self) {
         self.remove_hole();
         if self.len > FEW_AGAIN {
             return;
