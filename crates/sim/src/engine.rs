@@ -227,7 +227,7 @@ impl<E: Copy> Engine<E> {
     }
 
     /// Returns the next event, if it happens by `end`.
-    #[inline]
+    #[inline(always)]
     pub fn next_by(&mut self, end: Time) -> Option<E> {
         self.fill_hole();
         let first = self.first().filter(|first| first.at <= end)?;

@@ -156,11 +156,11 @@ impl Events {
         self.queue.after(after, event.into());
     }
 
-    /// Advances to the next event, if it happens by `end`.
-    #[inline]
-    pub(crate) fn next_by(&mut self, end: Time) -> Option<Event> {
+    /// Advances to the next event, if it happens by `end`. It is not unpacked before it is handled, so that it stays in registers.
+    #[inline(always)]
+    pub(crate) fn next_by(&mut self, end: Time) -> Option<Packed> {
         self.until = end;
-        self.queue.next_by(end).map(Event::from)
+        self.queue.next_by(end)
     }
 
     /// Advances to `at`, as though to an event that was scheduled for then, if that would be the next: its handler continues

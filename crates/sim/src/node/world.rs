@@ -12,7 +12,7 @@ use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processo
 use causeway_wire::vi::Completion;
 
 use super::card::{self, Begun, CardState, Frame};
-use super::events::{Event, Events};
+use super::events::{Event, Events, Packed};
 use super::host::{Armed, Host, Next, Polling, State, Vi};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
@@ -206,8 +206,8 @@ impl World {
         }
     }
 
-    fn handle(&mut self, event: Event) {
-        match event {
+    fn handle(&mut self, event: Packed) {
+        match Event::from(event) {
             Event::Turn {
                 node,
                 processor,

@@ -5,8 +5,9 @@
 //! together, with its state in the cache, and from a queue that has no other node's events. Only what uses the network is put in
 //! order among all nodes, as links are shared: a node stops before such an event until it is the first of all nodes.
 //!
-//! Results are those of [`World::run`], as a node's own events keep their order, and calls of the network theirs. Calls at the same
-//! picosecond are made in the order of the nodes.
+//! Results are those of [`World::run`], as a node's own events keep their order, and uses of the network theirs. What happens at the
+//! same picosecond may be in another order than there: frames of different nodes begin in the order of the nodes, and a frame may
+//! arrive after events of its receiver that were scheduled later than it was.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -92,8 +93,9 @@ impl World {
             if self.calls_network(event) {
                 return Some(at);
             }
-            self.events.next_by(until);
-            self.handle(event);
+            if let Some(event) = self.events.next_by(until) {
+                self.handle(event);
+            }
         }
     }
 
