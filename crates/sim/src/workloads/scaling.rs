@@ -559,5 +559,4 @@ fn exchange(load: &Load, used: usize, start: Time, sum: &Rc<RefCell<Sum>>) -> Ex
 }
 
 #[cfg(test)]
-#[path = "scaling_tests.rs"]
 mod tests;
