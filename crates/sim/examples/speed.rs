@@ -12,6 +12,7 @@
 use std::error::Error;
 use std::time::{Duration, Instant};
 
+use causeway_sim::engine::MILLISECOND;
 use causeway_sim::profile::Profile;
 use causeway_sim::workloads::design::Design;
 use causeway_sim::workloads::scaling::{self, Extent, Kind, Load, Order, Peers};
@@ -63,21 +64,26 @@ fn main() -> Result<(), Box<dyn Error>> {
             },
             seed: 1,
         };
-        let (mut best, mut events) = (0.0_f64, 0);
+        let (mut best, mut last) = (f64::INFINITY, None);
         for _ in 0..RUNS {
             let (begun, had) = (Instant::now(), processor_time());
             let outcome = scaling::run(&via, &design.settings(), &load)?;
-            events = outcome.events;
             let took = match (had, processor_time()) {
                 (Some(had), Some(has)) => has.saturating_sub(had),
                 _ => begun.elapsed(),
             };
-            best = best.max(events as f64 / took.as_secs_f64());
+            best = best.min(took.as_secs_f64());
+            last = Some(outcome);
         }
+        let Some(outcome) = last else {
+            continue;
+        };
         println!(
-            "{:18} {events} events, {:.1} million each second",
+            "{:18} {} events, {:.1} million and {:.2} ms of virtual time each second",
             design.name(),
-            best / 1e6
+            outcome.events,
+            outcome.events as f64 / best / 1e6,
+            outcome.simulated as f64 / best / MILLISECOND as f64,
         );
     }
     Ok(())

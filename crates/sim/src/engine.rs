@@ -227,7 +227,7 @@ impl<E: Copy> Engine<E> {
     }
 
     /// Returns the next event, if it happens by `end`.
-    #[inline]
+    #[inline(always)]
     pub fn next_by(&mut self, end: Time) -> Option<E> {
         self.fill_hole();
         let first = self.first().filter(|first| first.at <= end)?;
@@ -262,6 +262,13 @@ impl<E: Copy> Engine<E> {
         is_first
     }
 
+    /// The time of the next event, and the event.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<(Time, E)> {
+        self.fill_hole();
+        self.first().map(|first| (first.at, first.event))
+    }
+
     /// The next entry; the heap must not have a hole.
     #[inline]
     fn first(&self) -> Option<&Entry<E>> {
@@ -273,11 +280,14 @@ impl<E: Copy> Engine<E> {
     }
 
     /// Puts the last entry into the first place, if that is empty. A heap that has become small is emptied.
-    #[inline]
+    #[inline(always)]
     fn fill_hole(&mut self) {
-        if !std::mem::take(&mut self.has_hole) {
-            return;
+        if std::mem::take(&mut self.has_hole) {
+            self.close_hole();
         }
+    }
+
+    fn close_hole(&mut self) {
         self.remove_hole();
         if self.len > FEW_AGAIN {
             return;

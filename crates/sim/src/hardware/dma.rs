@@ -228,6 +228,10 @@ impl HostDma {
     }
 
     /// Carries out the next step of `channel`'s job; called as [`Wake`] requires.
+    ///
+    /// Half of a world's events are such steps: as a part of the loop over them, the result stays in registers. Written to memory field
+    /// by field and read as a whole, it took 7 % of the time of a world of one node.
+    #[inline(always)]
     pub fn advance(
         &mut self,
         now: Time,
@@ -246,13 +250,12 @@ impl HostDma {
                 wake: None,
             };
         };
-        let job = active.job;
         let bytes = active.left.min(bus.spec().burst_bytes);
         active.moving = 0;
         let at = match active.step {
-            Step::Settle => return self.finish(now, channel, job),
-            Step::Ask if active.left == 0 => return self.finish(now, channel, job),
-            Step::Ask => match job.direction {
+            Step::Settle => return self.finish(now, channel),
+            Step::Ask if active.left == 0 => return self.finish(now, channel),
+            Step::Ask => match active.job.direction {
                 Direction::FromHost => {
                     active.step = Step::Fetch { asked: now, bytes };
                     bus.burst_read_refused(now, bytes, memory)
@@ -274,16 +277,16 @@ impl HostDma {
         }
     }
 
-    fn finish(&mut self, now: Time, channel: usize, job: Job) -> Advance {
-        self.jobs += 1;
-        self.channels[channel].active = None;
+    fn finish(&mut self, now: Time, channel: usize) -> Advance {
+        let ended = self.channels[channel].active.take();
+        self.jobs += u64::from(ended.is_some());
         let next = self
             .queue
             .iter()
             .position(|waiting| self.spec.channels.takes(channel, waiting.direction))
             .and_then(|place| self.queue.remove(place));
         Advance {
-            finished: Some(job),
+            finished: ended.map(|active| active.job),
             wake: next.map(|next| self.begin(now, channel, next)),
         }
     }

@@ -125,7 +125,10 @@ pub(crate) struct CardState {
     /// When doorbells were rung of sends whose transfers have not begun, by interface.
     rung: Vec<VecDeque<Time>>,
     costs: Rc<Costs>,
-    processors: Vec<ProcessorState>,
+    /// Here, not on the heap: each turn uses them.
+    processors: [ProcessorState; 2],
+    /// How many of them there are.
+    processor_count: usize,
     polled: bool,
     /// Whether doorbells of receives are noticed without a step of the program.
     silent_receives: bool,
@@ -178,7 +181,8 @@ impl CardState {
             unnoticed: Unnoticed::default(),
             rung: vec![VecDeque::new(); vis],
             costs: costs.clone(),
-            processors: vec![processor; 1 + usize::from(settings.two_processors)],
+            processors: [processor; 2],
+            processor_count: 1 + usize::from(settings.two_processors),
             polled: settings.doorbells == Doorbells::Polled,
             silent_receives: settings.doorbells == Doorbells::Polled
                 && settings.receive_descriptors == ReceiveDescriptors::OnArrival,
@@ -199,7 +203,13 @@ impl CardState {
 
     /// How long each of its processors has worked.
     pub(crate) fn processors_busy(&self) -> impl Iterator<Item = Time> + '_ {
-        self.processors.iter().map(|processor| processor.worked)
+        self.processors().iter().map(|processor| processor.worked)
+    }
+
+    fn processors(&self) -> &[ProcessorState] {
+        self.processors
+            .get(..self.processor_count)
+            .unwrap_or_default()
     }
 
     /// How long one poll of a doorbell takes.
@@ -209,13 +219,13 @@ impl CardState {
 
     /// Whether a processor has nothing to do, or spins.
     pub(crate) fn waits(&self) -> bool {
-        let mut processors = self.processors.iter();
+        let mut processors = self.processors().iter();
         processors.any(|processor| processor.doing != Activity::Due)
     }
 
     /// Whether this turn is still valid.
     pub(crate) fn wants_turn(&self, processor: u32, generation: u32) -> bool {
-        self.processors
+        self.processors()
             .get(processor as usize)
             .is_some_and(|state| state.generation == generation)
     }
@@ -238,7 +248,7 @@ impl CardState {
         let poll = self.poll_time();
         let mut polls = [0; 2];
         for (processor, polls) in polls.iter_mut().enumerate() {
-            let Some(&state) = self.processors.get(processor) else {
+            let Some(&state) = self.processors().get(processor) else {
                 break;
             };
             let since = match state.doing {
@@ -379,6 +389,14 @@ impl CardState {
         }
     }
 
+    /// Names where a message's first transfer is noted.
+    pub(crate) fn message_ahead(&self, message: u64, ahead: &impl Ahead) {
+        let place = message as usize % self.remembered.len();
+        if let Some(remembered) = self.remembered.get(place) {
+            ahead.read(remembered);
+        }
+    }
+
     /// Names where the next doorbell of an interface, named before, will be noted.
     pub(crate) fn ring_ahead(&self, vi: u32, ahead: &impl Ahead) {
         if let Some(rung) = self.rung.get(vi as usize) {
@@ -409,7 +427,7 @@ impl CardState {
     /// Schedules a turn of every processor that does not spin, because a deadline has passed.
     pub(crate) fn deadline(&mut self, events: &mut Events) {
         let now = events.now();
-        for processor in 0..self.processors.len() {
+        for processor in 0..self.processor_count {
             let state = self.processors[processor];
             if matches!(state.doing, Activity::Polling(_) | Activity::Idle(_)) {
                 self.schedule(events, processor, now.max(state.busy_until), Activity::Due);

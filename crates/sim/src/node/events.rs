@@ -49,6 +49,12 @@ impl Word for Side {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed(u64, u64);
 
+impl Packed {
+    fn node(self) -> usize {
+        (self.0 >> 32) as usize
+    }
+}
+
 /// Positions of fields in [`Packed`]: the first has 24 bits, the others 32.
 const SMALL: usize = 0;
 const A: usize = 1;
@@ -126,12 +132,17 @@ events! {
     14 Followed { A transfer: u32 }
 }
 
-/// The queue of a world's events.
+/// The queue of a world's events; or one for each node, of which one is the present node's.
 #[derive(Default)]
 pub(crate) struct Events {
     queue: Engine<Packed>,
     /// Until when events may be handled without coming from the queue.
     until: Time,
+    /// The queues of nodes, if each has its own, but for the present one, whose place is taken by an empty one.
+    others: Vec<Engine<Packed>>,
+    present: usize,
+    /// When each node's next event is, if that is not being handled.
+    heads: Vec<Time>,
 }
 
 impl Events {
@@ -145,11 +156,11 @@ impl Events {
         self.queue.after(after, event.into());
     }
 
-    /// Advances to the next event, if it happens by `end`.
-    #[inline]
-    pub(crate) fn next_by(&mut self, end: Time) -> Option<Event> {
+    /// Advances to the next event, if it happens by `end`. It is not unpacked before it is handled, so that it stays in registers.
+    #[inline(always)]
+    pub(crate) fn next_by(&mut self, end: Time) -> Option<Packed> {
         self.until = end;
-        self.queue.next_by(end).map(Event::from)
+        self.queue.next_by(end)
     }
 
     /// Advances to `at`, as though to an event that was scheduled for then, if that would be the next: its handler continues
@@ -164,16 +175,77 @@ impl Events {
         self.until = self.until.min(at.saturating_sub(1));
     }
 
+    /// The present, which is the present node's.
     pub(crate) fn now(&self) -> Time {
         self.queue.now()
     }
 
+    /// The time of the last event that was handled, of all nodes.
+    pub(crate) fn latest(&self) -> Time {
+        let others = self.others.iter().map(Engine::now);
+        others.fold(self.queue.now(), Time::max)
+    }
+
     pub(crate) fn handled(&self) -> u64 {
-        self.queue.handled()
+        let others = self.others.iter().map(Engine::handled);
+        self.queue.handled() + others.sum::<u64>()
     }
 
     pub(crate) fn pending(&self) -> usize {
-        self.queue.pending()
+        let others = self.others.iter().map(Engine::pending);
+        self.queue.pending() + others.sum::<usize>()
+    }
+
+    /// Divides the queue into one for each of so many nodes.
+    pub(crate) fn divide(&mut self, nodes: usize) {
+        let mut whole = std::mem::take(&mut self.queue);
+        self.others.resize_with(nodes, Engine::default);
+        self.heads = vec![Time::MAX; nodes];
+        while let Some((at, event)) = whole.peek() {
+            whole.next();
+            self.any_at(at, event.into());
+        }
+        self.heads[0] = self.queue.peek().map_or(Time::MAX, |(at, _)| at);
+    }
+
+    /// Makes `node` the present one.
+    #[inline]
+    pub(crate) fn visit(&mut self, node: usize) {
+        if node != self.present {
+            std::mem::swap(&mut self.queue, &mut self.others[self.present]);
+            std::mem::swap(&mut self.queue, &mut self.others[node]);
+            self.present = node;
+        }
+    }
+
+    /// Notes that the present node has no event to handle before `at`.
+    #[inline]
+    pub(crate) fn rest_until(&mut self, at: Time) {
+        self.heads[self.present] = at;
+    }
+
+    /// When each node's next event is.
+    pub(crate) fn heads(&self) -> &[Time] {
+        &self.heads
+    }
+
+    /// The next event, and when it is.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Option<(Time, Event)> {
+        self.queue.peek().map(|(at, event)| (at, event.into()))
+    }
+
+    /// Schedules an event, which may be another node's than the present one's.
+    pub(crate) fn any_at(&mut self, at: Time, event: Event) {
+        let event = Packed::from(event);
+        let node = event.node();
+        match self.others.get_mut(node) {
+            Some(queue) if node != self.present => {
+                queue.at(at, event);
+                self.heads[node] = self.heads[node].min(at);
+            }
+            _ => self.queue.at(at, event),
+        }
     }
 }
 

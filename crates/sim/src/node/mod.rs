@@ -14,7 +14,7 @@
 //! | `stops` | nodes that stand still for some time |
 //! | `transfer` | makes host transfers of the program's requests |
 //! | `events` | the events, and their queue |
-//! | [`world`] | the loop over events, and frames between nodes |
+//! | [`world`] | the loop over events, of all nodes or of one after the other, and frames between nodes |
 //!
 //! Polls of an idle processor are counted, not simulated one by one: when something happens, the
 //! time at which the loop would have found it is computed.

@@ -3,6 +3,7 @@
 mod ahead;
 mod observe;
 mod receive;
+mod windows;
 
 use std::fmt;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use causeway_firmware::{BufferId, Engine as DmaEngine, Firmware, Input, Processo
 use causeway_wire::vi::Completion;
 
 use super::card::{self, Begun, CardState, Frame};
-use super::events::{Event, Events};
+use super::events::{Event, Events, Packed};
 use super::host::{Armed, Host, Next, Polling, State, Vi};
 use super::plan::{BuildError, Plan};
 use super::record::{Mark, Record, Slice, Stage, Track};
@@ -54,6 +55,10 @@ pub struct World {
     /// After how many events its tables are put into huge pages.
     gathers_after: u64,
     stops: Stops,
+    /// The end of the present window, if nodes run [one after the other](self::windows); else 0.
+    window_end: Time,
+    /// A frame arrives before that.
+    came_early: bool,
     /// The records.
     pub record: Record,
 }
@@ -133,6 +138,8 @@ impl World {
             polling,
             read_bytes: Vec::new(),
             stops,
+            window_end: 0,
+            came_early: false,
             record: Record::default(),
         };
         // The program begins by giving buffers to the receive engine.
@@ -145,7 +152,7 @@ impl World {
 
     /// The present.
     pub fn now(&self) -> Time {
-        self.events.now()
+        self.events.latest()
     }
 
     /// The number of events that were handled.
@@ -199,8 +206,8 @@ impl World {
         }
     }
 
-    fn handle(&mut self, event: Event) {
-        match event {
+    fn handle(&mut self, event: Packed) {
+        match Event::from(event) {
             Event::Turn {
                 node,
                 processor,
@@ -403,6 +410,7 @@ impl World {
     }
 
     fn host_dma(&mut self, node: u32, channel: usize) {
+        let has_windows = self.has_windows();
         let card = &mut self.nodes[node as usize].card;
         let holds_frames = card.holds_frames();
         let job = loop {
@@ -419,11 +427,20 @@ impl World {
             match finished {
                 Some(job) => break job,
                 None => {
-                    self.job_ahead(node, channel);
+                    if !has_windows && card.host_dma.is_ending(channel) {
+                        let next = card.host_dma.active(channel);
+                        self.jobs_ahead(node, next, 0);
+                    }
                     return;
                 }
             }
         };
+        if has_windows {
+            // Its bursts are mostly handled at once: what the one after it needs is fetched meanwhile.
+            let next = card.host_dma.waiting(0).map(|next| next.token);
+            self.jobs_ahead(node, next, 1);
+        }
+        let card = &mut self.nodes[node as usize].card;
         let number = job.token as u32;
         if let Some(frame) = card.piece_done(number, job.bytes) {
             self.filled(node, frame);
@@ -618,7 +635,8 @@ impl World {
                 node: frame.to.0,
                 frame: number,
             };
-            self.events.at(arrives, event);
+            self.came_early |= arrives < self.window_end;
+            self.events.any_at(arrives, event);
         } else if let Some(frame) = self.frames.get_mut(number) {
             frame.lost = true;
             self.record.sums.frames_lost += 1;
@@ -643,7 +661,8 @@ impl World {
                     stage: Stage::NetDone,
                 });
             }
-            if frame.lost {
+            // A window may have ended between, in which the receiver has removed it, and another node uses its number.
+            if frame.lost && frame.from == node {
                 self.frames.remove(number);
             }
         }

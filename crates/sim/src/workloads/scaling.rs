@@ -126,6 +126,8 @@ pub struct Outcome {
     pub messages: u64,
     /// The number of events.
     pub events: u64,
+    /// The virtual time at the end.
+    pub simulated: Time,
 }
 
 impl Load {
@@ -408,26 +410,49 @@ pub fn recorded(
     load: &Load,
     keep: Keep,
 ) -> Result<(Outcome, Record), RunError> {
-    let (mut world, sum, start) = build(profile, settings, load)?;
+    let (mut world, mut sum, start) = build(profile, settings, load)?;
     keep.begin(&mut world, start);
     sum.borrow_mut().latencies = (keep != Keep::Sums).then(Histogram::default);
-    let ended = world.run(LONGEST);
+    let ended = match keep {
+        Keep::Sums => world.run_by_windows(LONGEST, shortest_frame(load, settings)),
+        Keep::Statistics | Keep::Slices => Some(world.run(LONGEST)),
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            (world, sum, _) = build(profile, settings, load)?;
+            world.run(LONGEST)
+        }
+    };
     check(ended, &world.record)?;
     let mut sum = sum.borrow_mut();
     if let Some(statistics) = &mut world.record.statistics {
         statistics.flows.extend(sum.latencies.take());
     }
+    Ok((outcome(&world, &sum)?, world.record))
+}
+
+fn outcome(world: &World, sum: &Sum) -> Result<Outcome, RunError> {
     let sums = &world.record.sums;
     if sum.messages == 0 {
         return Err(RunError::Empty("no rounds"));
     }
-    let outcome = Outcome {
+    Ok(Outcome {
         latency: sum.latency / sum.messages,
         wait: sums.send_wait / sums.sends_noticed.max(1),
         messages: sum.messages,
         events: world.events_handled(),
+        simulated: world.now(),
+    })
+}
+
+/// The fewest bytes of data that frames have.
+fn shortest_frame(load: &Load, settings: &Settings) -> u64 {
+    let last = match load.bytes % settings.frame_bytes.max(1) {
+        0 => load.bytes.min(settings.frame_bytes),
+        rest => rest,
     };
-    Ok((outcome, world.record))
+    u64::from(last)
 }
 
 /// Builds the world of `load`.
@@ -461,9 +486,14 @@ fn build(
     let mut settings = settings.clone();
     settings.limits.posted_per_queue = depth.max(2);
     settings.limits.descriptors_per_queue = depth.max(2);
-    settings.limits.buffers = 2 * posted + 64;
+    // What can be in use and no more, as it is memory that a large cluster's cards do not have in a cache: half of what is posted are
+    // sends, each with as many frames at a time as it has.
+    let frames_each = load.bytes.div_ceil(settings.frame_bytes);
+    let frames_each = frames_each.clamp(1, settings.limits.frames_per_message);
+    let sending = posted / 2 * frames_each;
+    settings.limits.buffers = posted + 32 + sending.min(posted) + 32;
     settings.limits.receive_buffers = posted + 32;
-    settings.limits.frames = 2 * posted + 64;
+    settings.limits.frames = sending.min(2 * posted) + 64;
     let mut plan = Plan::new(profile.clone(), settings, topology);
     plan.longest_message = load.bytes;
     let queues = match load.completion_queue {
@@ -527,3 +557,6 @@ fn exchange(load: &Load, used: usize, start: Time, sum: &Rc<RefCell<Sum>>) -> Ex
         load: load.clone(),
     }
 }
+
+#[cfg(test)]
+mod tests;

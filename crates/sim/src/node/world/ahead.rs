@@ -49,18 +49,23 @@ impl World {
         }
     }
 
-    /// Fetches what the end of a channel's job needs, which is the next event of that channel.
-    pub(super) fn job_ahead(&self, node: u32, channel: usize) {
-        let place = &self.nodes[node as usize];
-        let dma = &place.card.host_dma;
-        if !self.fetches_ahead || !dma.is_ending(channel) {
+    /// Fetches what the end of the job `next` of a host DMA engine needs, and some of what the jobs do that follow it, which are in the
+    /// queue from this place on.
+    pub(super) fn jobs_ahead(&self, node: u32, next: Option<u64>, after: usize) {
+        if !self.fetches_ahead {
             return;
         }
-        if let Some(third) = dma.waiting(1) {
+        let place = &self.nodes[node as usize];
+        let dma = &place.card.host_dma;
+        // The queue itself is a round long, too.
+        if let Some(later) = dma.waiting(after + 4) {
+            Cache.read(later);
+        }
+        if let Some(third) = dma.waiting(after + 1) {
             Cache.read(place.card.transfers.place(third.token as u32));
         }
-        if let Some(next) = dma.waiting(0)
-            && let Some(transfer) = place.card.transfers.get(next.token as u32)
+        if let Some(second) = dma.waiting(after)
+            && let Some(transfer) = place.card.transfers.get(second.token as u32)
         {
             let token = transfer.token;
             place
@@ -70,8 +75,8 @@ impl World {
                 Cache.read(vi);
             }
         }
-        if let Some(token) = dma.active(channel) {
-            self.end_ahead(node, token as u32);
+        if let Some(next) = next {
+            self.end_ahead(node, next as u32);
         }
     }
 
@@ -82,6 +87,7 @@ impl World {
             return;
         };
         let token = transfer.token;
+        place.card.message_ahead(transfer.message, &Cache);
         place.firmware.purpose_ahead(DmaEngine::Host, token, &Cache);
         match transfer.purpose {
             Purpose::ReadDescriptor | Purpose::ReadData => {
