@@ -256,6 +256,22 @@ fn calls_that_a_rank_does_not_begin_concern_the_others_only_if_they_have_begun_t
     assert!(output.status.success(), "{errors}");
 }
 
+#[test]
+fn long_operations_in_which_ranks_read_each_others_memory_or_one_cannot() {
+    let program = compile("reading");
+    for (processes, arguments) in [(2, &[][..]), (3, &[]), (2, &["blind"]), (4, &["blind"])] {
+        let output = run(processes, &program, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{processes} {arguments:?}: {errors}"
+        );
+        if errors.contains("left out") {
+            left_out(&errors);
+        }
+    }
+}
+
 /// Runs a program in which rank 1 speaks the formats of messages before the latest.
 fn run_with_an_earlier_format(processes: u32, name: &str, arguments: &[&str]) {
     let script = "[ \"$PMI_RANK\" != 1 ] || export CAUSEWAY_MPI_FORMATS=1-5; exec \"$0\" \"$@\"";

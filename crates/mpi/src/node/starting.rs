@@ -9,6 +9,7 @@ use super::call::{Call, Function};
 use super::creation::Found;
 use super::failure::Failure;
 use super::operation::{Operation, Parts, What};
+use super::reading::Reading;
 use super::state::{Node, Refusal};
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
@@ -67,6 +68,8 @@ pub enum Started {
     Done,
     /// It is to be waited for.
     Active(Active),
+    /// The same, unless [`Process::is_left_to_messages`] then.
+    Reading(Active),
     /// It is to be done by messages once this is done.
     Agreeing(Active),
     /// The area is to be made first ([`super::make_area`]); then it is to be begun again.
@@ -149,9 +152,15 @@ impl Process {
                 return Err(error);
             }
         };
+        let reads = matches!(what.0, What::Reading(_));
         let operation = Operation::new(area, (number, call), what);
         let active = self.begin_operation(communicator, operation)?;
-        Ok(active.map_or(Started::Done, Started::Active))
+        Ok(match active {
+            Some(active) if reads => Started::Reading(active),
+            Some(active) => Started::Active(active),
+            None if reads && self.is_left_to_messages(communicator) => Started::ByMessages,
+            None => Started::Done,
+        })
     }
 
     /// Begins to compare the calls of an operation that is done by messages then.
@@ -317,9 +326,16 @@ impl Process {
             check_equal(from.len(), into.len())?;
         }
         self.begin_in_area(communicator, call, |area| {
-            let Some(kernel) = kernel.filter(|_| REDUCTION.allows(bytes, area)) else {
+            let Some(kernel) = kernel else {
                 return Ok(None);
             };
+            if !REDUCTION.allows(bytes, area) {
+                if root.is_some() || !area.reads_memory() {
+                    return Ok(None);
+                }
+                let reading = Reading::reduce(area, from, into, kernel)?;
+                return Ok(Some((What::Reading(reading), None)));
+            }
             let is_long = bytes * u64::from(area.ranks) >= LONG_FOR_ONE && area.ranks > 2;
             let what = match root {
                 None if is_long => What::ReduceByShares { from, into, kernel },
@@ -375,10 +391,17 @@ impl Process {
             check_equal(into.len().min(own), own)?;
         }
         self.begin_in_area(communicator, call, |area| {
-            let Some(kernel) = kernel.filter(|_| REDUCE_SCATTER.allows(bytes, area)) else {
+            let Some(kernel) = kernel else {
                 return Ok(None);
             };
             let (from, into) = (from.memory.clone(), into.clone());
+            if !REDUCE_SCATTER.allows(bytes, area) {
+                if !area.reads_memory() {
+                    return Ok(None);
+                }
+                let reading = Reading::reduce_scatter(area, from, into, parts, kernel)?;
+                return Ok(Some((What::Reading(reading), None)));
+            }
             let what = What::ReduceScatter {
                 from,
                 into,
@@ -405,12 +428,17 @@ impl Process {
         }
         let call = Call::new(Function::Allgather, block);
         self.begin_in_area(communicator, call, |area| {
-            if !BLOCK.allows(block, area) {
+            let is_short = BLOCK.allows(block, area);
+            if !is_short && !area.reads_memory() {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
             let (into, deliver) = staging(into, from.is_none())?;
-            Ok(Some((What::Gather { from, into }, deliver)))
+            let what = match is_short {
+                true => What::Gather { from, into },
+                false => What::Reading(Reading::gather(area, from, into)),
+            };
+            Ok(Some((what, deliver)))
         })
     }
 
@@ -429,13 +457,18 @@ impl Process {
         let block = bytes / u64::from(ranks);
         let call = Call::new(Function::Alltoall, block);
         self.begin_in_area(communicator, call, |area| {
-            if !EXCHANGE.allows(bytes, area) {
+            let is_short = EXCHANGE.allows(bytes, area);
+            if !is_short && !area.reads_memory() {
                 return Ok(None);
             }
             let from = from.map(Buffer::packed).transpose()?;
             let parts = Parts::Even(block as usize);
             let (into, deliver) = staging(into, from.is_none())?;
-            Ok(Some((What::Exchange { from, into, parts }, deliver)))
+            let what = match is_short {
+                true => What::Exchange { from, into, parts },
+                false => What::Reading(Reading::exchange(area, from, into)?),
+            };
+            Ok(Some((what, deliver)))
         })
     }
 
