@@ -53,7 +53,7 @@ pub(crate) enum What {
         parts: Parts,
     },
     /// Processes read each other's memory, wherever that lies.
-    Reading(Reading),
+    Reading(Box<Reading>),
     /// Nothing is moved, as that is done by messages then: the call is published, and compared with those that are published already.
     Agreement,
 }

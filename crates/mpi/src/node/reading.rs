@@ -79,15 +79,15 @@ pub(crate) enum Step {
 }
 
 /// The units of all parts, as equally divided as possible.
-pub(super) fn shares(len: usize, ranks: u32, unit: usize) -> Parts {
+fn shares(len: usize, ranks: u32, unit: usize) -> Parts {
     let (units, ranks) = (len / unit, ranks as usize);
     let bounds = (1..=ranks).map(|rank| units * rank / ranks * unit);
     Parts::Bounds(bounds.collect())
 }
 
 impl Reading {
-    fn new(what: What, offered: Memory, into: Memory) -> Self {
-        Self {
+    fn new(what: What, offered: Memory, into: Memory) -> Box<Self> {
+        Box::new(Self {
             what,
             offered,
             into,
@@ -95,11 +95,11 @@ impl Reading {
             done: 0,
             unread: None,
             is_void: false,
-        }
+        })
     }
 
     /// Each process's block, from `from` or its place in `into`, is copied to all.
-    pub(super) fn gather(area: &Area, from: Option<Memory>, into: Memory) -> Self {
+    pub(super) fn gather(area: &Area, from: Option<Memory>, into: Memory) -> Box<Self> {
         let len = into.len() / area.ranks as usize;
         let start = area.rank as usize * len;
         let own = || into.slice(start..start + len);
@@ -108,7 +108,11 @@ impl Reading {
     }
 
     /// Equal parts are exchanged, in place if there is no `from`.
-    pub(super) fn exchange(area: &Area, from: Option<Memory>, into: Memory) -> error::Result<Self> {
+    pub(super) fn exchange(
+        area: &Area,
+        from: Option<Memory>,
+        into: Memory,
+    ) -> error::Result<Box<Self>> {
         let in_place = from.is_none();
         let offered = match from {
             Some(from) => from,
@@ -128,7 +132,7 @@ impl Reading {
         from: Memory,
         into: Memory,
         kernel: Kernel,
-    ) -> error::Result<Self> {
+    ) -> error::Result<Box<Self>> {
         let parts = shares(from.len(), area.ranks, kernel.unit());
         let place = into.slice(parts.range(area.rank));
         Self::combining((from, into), (parts, place), kernel, true)
@@ -141,7 +145,7 @@ impl Reading {
         into: Memory,
         parts: Parts,
         kernel: Kernel,
-    ) -> error::Result<Self> {
+    ) -> error::Result<Box<Self>> {
         let place = into.slice(0..parts.range(area.rank).len());
         Self::combining((from, into), (parts, place), kernel, false)
     }
@@ -151,7 +155,7 @@ impl Reading {
         (parts, place): (Parts, Memory),
         kernel: Kernel,
         is_for_all: bool,
-    ) -> error::Result<Self> {
+    ) -> error::Result<Box<Self>> {
         let is_apart = overlap(&from, &place);
         let own = match is_apart {
             true => scratch(place.len())?,

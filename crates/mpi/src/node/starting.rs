@@ -52,7 +52,17 @@ const EXCHANGE: Limit = Limit {
     more: 16 << 10,
 };
 
+/// From how many bytes of a process's operands on an allreduce reads the others' memory: shorter ones that are too long for the area take less time by messages.
+const READ_BY_ALLREDUCE: Limit = Limit {
+    two: 128 << 10,
+    more: 512 << 10,
+};
+
 impl Limit {
+    fn is_reached(&self, bytes: u64, area: &Area) -> bool {
+        bytes >= if area.ranks > 2 { self.more } else { self.two }
+    }
+
     fn allows(&self, bytes: u64, area: &Area) -> bool {
         bytes <= if area.ranks > 2 { self.more } else { self.two }
     }
@@ -330,7 +340,8 @@ impl Process {
                 return Ok(None);
             };
             if !REDUCTION.allows(bytes, area) {
-                if root.is_some() || !area.reads_memory() {
+                let is_long = READ_BY_ALLREDUCE.is_reached(bytes, area);
+                if root.is_some() || !is_long || !area.reads_memory() {
                     return Ok(None);
                 }
                 let reading = Reading::reduce(area, from, into, kernel)?;
