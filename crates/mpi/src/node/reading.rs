@@ -186,6 +186,7 @@ impl Reading {
     }
 
     /// Fills this process's slot of a phase, the `at`th of the operation.
+    #[inline(never)]
     pub(super) fn fill(&self, area: &Area, phase: u64, at: u64) {
         let address = match (&self.what, at) {
             (_, 0) => self.offered.as_ptr(),
@@ -197,6 +198,7 @@ impl Reading {
     }
 
     /// Does a part of what is to be done in a phase, which all have published.
+    #[inline(never)]
     pub(super) fn advance(&mut self, area: &Area, phase: u64, at: u64) -> Step {
         if self.distance == 0 {
             if at > 0

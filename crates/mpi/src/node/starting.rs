@@ -162,13 +162,28 @@ impl Process {
                 return Err(error);
             }
         };
-        let reads = matches!(what.0, What::Reading(_));
+        if let What::Reading(_) = what.0 {
+            return self.begin_reading(communicator, area, (number, call), what);
+        }
         let operation = Operation::new(area, (number, call), what);
         let active = self.begin_operation(communicator, operation)?;
+        Ok(active.map_or(Started::Done, Started::Active))
+    }
+
+    /// Begins an operation in which processes read each other's memory.
+    #[inline(never)]
+    fn begin_reading(
+        &mut self,
+        communicator: usize,
+        area: Arc<Area>,
+        of: (u64, Call),
+        what: (What, Option<(Memory, OwnedBuffer)>),
+    ) -> Result<Started> {
+        let operation = Operation::new(area, of, what);
+        let active = self.begin_operation(communicator, operation)?;
         Ok(match active {
-            Some(active) if reads => Started::Reading(active),
-            Some(active) => Started::Active(active),
-            None if reads && self.is_left_to_messages(communicator) => Started::ByMessages,
+            Some(active) => Started::Reading(active),
+            None if self.is_left_to_messages(communicator) => Started::ByMessages,
             None => Started::Done,
         })
     }

@@ -44,8 +44,7 @@ impl Process {
                 }
                 Progress::Waits => {}
                 Progress::Moved => {
-                    self.wake_sleepers(communicator, &operation);
-                    self.progress();
+                    self.make_way(communicator, &operation);
                     continue;
                 }
                 failed => return Err(self.operation_failed(communicator, &operation, failed)),
@@ -146,13 +145,17 @@ impl Process {
     fn run_operation(&mut self, communicator: usize, operation: &mut Operation) -> Progress {
         loop {
             match operation.run() {
-                Progress::Moved => {
-                    self.wake_sleepers(communicator, operation);
-                    self.progress();
-                }
+                Progress::Moved => self.make_way(communicator, operation),
                 progress => return progress,
             }
         }
+    }
+
+    /// Makes progress on other operations while this one can go on.
+    #[cold]
+    fn make_way(&mut self, communicator: usize, operation: &Operation) {
+        self.wake_sleepers(communicator, operation);
+        self.progress();
     }
 
     fn end_operation(&mut self, communicator: usize, operation: &mut Operation) -> Result<Status> {
