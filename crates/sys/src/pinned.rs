@@ -94,7 +94,7 @@ impl Pinned {
     /// # Errors
     /// As those of [`Pinned::new`].
     pub fn of_number(pid: i32, mark: Mark) -> io::Result<Self> {
-        let number = Pid::from_raw(pid).filter(|_| pid > 0);
+        let number = (pid > 0).then(|| Pid::from_raw(pid)).flatten();
         let number = number.ok_or(io::ErrorKind::NotFound)?;
         Self::pin(pid, pidfd_open(number, PidfdFlags::empty()).ok(), mark)
     }

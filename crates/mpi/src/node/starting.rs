@@ -137,6 +137,25 @@ fn staging_elsewhere(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
     Ok((memory, Some(deliver)))
 }
 
+/// What is done in an area, and data that are to be delivered in the end.
+type Begun = (What, Option<(Memory, OwnedBuffer)>);
+
+/// An operation in which processes read each other's blocks, if they do.
+#[inline(never)]
+fn read_blocks(
+    area: &Area,
+    from: Option<&Buffer<'_>>,
+    into: &Buffer<'_>,
+    reading: impl FnOnce(Option<Memory>, Memory) -> Result<Box<Reading>>,
+) -> Result<Option<Begun>> {
+    if !area.reads_memory() {
+        return Ok(None);
+    }
+    let from = from.map(Buffer::packed).transpose()?;
+    let (into, deliver) = staging(into, from.is_none())?;
+    Ok(Some((What::Reading(reading(from, into)?), deliver)))
+}
+
 impl Process {
     /// Begins an operation in the communicator's area, if it has one and `what` returns one. If it returns none, processes only compare their calls there.
     #[inline]
@@ -144,7 +163,7 @@ impl Process {
         &mut self,
         communicator: usize,
         call: Call,
-        what: impl FnOnce(&Area) -> Result<Option<(What, Option<(Memory, OwnedBuffer)>)>>,
+        what: impl FnOnce(&Area) -> Result<Option<Begun>>,
     ) -> Result<Started> {
         let (area, number) = match self.find_area(communicator)? {
             Found::Area(area, number) => (area, number),
@@ -177,7 +196,7 @@ impl Process {
         communicator: usize,
         area: Arc<Area>,
         of: (u64, Call),
-        what: (What, Option<(Memory, OwnedBuffer)>),
+        what: Begun,
     ) -> Result<Started> {
         let operation = Operation::new(area, of, what);
         let active = self.begin_operation(communicator, operation)?;
@@ -454,17 +473,14 @@ impl Process {
         }
         let call = Call::new(Function::Allgather, block);
         self.begin_in_area(communicator, call, |area| {
-            let is_short = BLOCK.allows(block, area);
-            if !is_short && !area.reads_memory() {
-                return Ok(None);
+            if !BLOCK.allows(block, area) {
+                return read_blocks(area, from, into, |from, into| {
+                    Ok(Reading::gather(area, from, into))
+                });
             }
             let from = from.map(Buffer::packed).transpose()?;
             let (into, deliver) = staging(into, from.is_none())?;
-            let what = match is_short {
-                true => What::Gather { from, into },
-                false => What::Reading(Reading::gather(area, from, into)),
-            };
-            Ok(Some((what, deliver)))
+            Ok(Some((What::Gather { from, into }, deliver)))
         })
     }
 
@@ -483,18 +499,15 @@ impl Process {
         let block = bytes / u64::from(ranks);
         let call = Call::new(Function::Alltoall, block);
         self.begin_in_area(communicator, call, |area| {
-            let is_short = EXCHANGE.allows(bytes, area);
-            if !is_short && !area.reads_memory() {
-                return Ok(None);
+            if !EXCHANGE.allows(bytes, area) {
+                return read_blocks(area, from, into, |from, into| {
+                    Reading::exchange(area, from, into)
+                });
             }
             let from = from.map(Buffer::packed).transpose()?;
             let parts = Parts::Even(block as usize);
             let (into, deliver) = staging(into, from.is_none())?;
-            let what = match is_short {
-                true => What::Exchange { from, into, parts },
-                false => What::Reading(Reading::exchange(area, from, into)?),
-            };
-            Ok(Some((what, deliver)))
+            Ok(Some((What::Exchange { from, into, parts }, deliver)))
         })
     }
 
