@@ -27,6 +27,10 @@ fn run(
         match started? {
             Started::Done => return Ok(true),
             Started::Active(active) => return complete(active).map(|_| true),
+            Started::Reading(active) => {
+                complete(active)?;
+                return with(|process, _| Ok(!process.is_left_to_messages(comm)));
+            }
             Started::Agreeing(active) => return complete(active).map(|_| false),
             Started::ByMessages => return Ok(false),
             Started::Make => node::make_area(&mut Surface(called), comm)?,

@@ -212,7 +212,7 @@ fn is_slow(from: &libc::iovec, to: &libc::iovec) -> bool {
 fn is_kernel_slow() -> bool {
     static MEASURED: OnceLock<bool> = OnceLock::new();
     *MEASURED.get_or_init(|| {
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let pid = crate::process::own_number();
         aliasing::slows_down(|from, into| {
             let span = |base: *mut u8| libc::iovec {
                 iov_base: base.cast(),

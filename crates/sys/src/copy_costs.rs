@@ -39,7 +39,7 @@ impl CopyCosts {
         let room = Memory::from_vec(vec![2; SAMPLE_BYTES + PAGE]);
         let apart = (from.as_ptr().addr() + PAGE / 2).wrapping_sub(room.as_ptr().addr()) % PAGE;
         let into = room.slice(apart..apart + SAMPLE_BYTES);
-        let pid = rustix::process::getpid().as_raw_nonzero().get();
+        let pid = crate::process::own_number();
         let attach = |len: usize| {
             let mut local = LocalSpans::new();
             let mut remote = RemoteSpans::new();

@@ -1,4 +1,4 @@
-//! The process at the other end of a Unix socket, held so that operations by its number affect that process only.
+//! Another process, such as the one at the other end of a Unix socket, held so that operations by its number affect that process only.
 //!
 //! A number is not a process: when one ends, another may get its number, and one that starts another program keeps its number with other
 //! memory. What stays bound to the process is the kernel's handle of its memory (`/proc/PID/mem`), opened while the kernel's handle of the
@@ -11,11 +11,12 @@
 //! Where the kernel lacks one of the two handles, the other one is used, together with a word of the memory that only the
 //! process knows.
 
-use std::cell::Cell;
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, TryLockError, Weak};
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, OnceLock, TryLockError, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -23,6 +24,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::attach::{self, LocalSpans, RemoteSpans};
 use crate::memory::Memory;
+use crate::random;
 use crate::socket::RecordSocket;
 
 /// A word of a process's memory, by which it is known.
@@ -34,14 +36,26 @@ pub struct Mark {
     pub value: u64,
 }
 
+impl Mark {
+    /// A word of this process, and a child's that was forked from it; none if the system provides no random bytes.
+    pub fn of_this_process() -> Option<Self> {
+        static WORD: OnceLock<Option<u64>> = OnceLock::new();
+        let word = WORD.get_or_init(|| random::bytes().ok().map(u64::from_ne_bytes));
+        word.as_ref().map(|word| Self {
+            address: std::ptr::from_ref(word).addr() as u64,
+            value: *word,
+        })
+    }
+}
+
 /// See the module's page.
 #[derive(Debug)]
 pub struct Pinned {
     pid: i32,
     mark: Mark,
     handle: Handle,
-    /// The tick of the kernel's clock in which it was last found to be the same.
-    checked_at: Cell<(i64, i64)>,
+    /// The tick of the kernel's clock in which it was last found to be the same, in nanoseconds.
+    checked_at: AtomicI64,
 }
 
 #[derive(Debug)]
@@ -71,6 +85,21 @@ impl Pinned {
             }
             Err(error) => return Err(error),
         };
+        Self::pin(pid, process, mark)
+    }
+
+    /// Pins the process of this number, which states that `mark` is in its memory, and that this is its number. A process of another namespace may have another number here: then
+    /// the mark is not found.
+    ///
+    /// # Errors
+    /// As those of [`Pinned::new`].
+    pub fn of_number(pid: i32, mark: Mark) -> io::Result<Self> {
+        let number = (pid > 0).then(|| Pid::from_raw(pid)).flatten();
+        let number = number.ok_or(io::ErrorKind::NotFound)?;
+        Self::pin(pid, pidfd_open(number, PidfdFlags::empty()).ok(), mark)
+    }
+
+    fn pin(pid: i32, process: Option<OwnedFd>, mark: Mark) -> io::Result<Self> {
         let memory = memory_of(pid, mark);
         if process.as_ref().is_some_and(has_ended) {
             return Err(io::ErrorKind::NotFound.into());
@@ -84,7 +113,7 @@ impl Pinned {
             pid,
             mark,
             handle,
-            checked_at: Cell::default(),
+            checked_at: AtomicI64::new(0),
         };
         // Read by cross-memory attach as well, so that it is known to work.
         if read_word(pid, mark.address)? != mark.value || !this.is_same() {
@@ -96,14 +125,36 @@ impl Pinned {
     /// The process's number, if the process and its program are still those that were pinned.
     pub fn number(&self) -> Option<i32> {
         let tick = clock_gettime(ClockId::MonotonicCoarse);
-        let tick = (tick.tv_sec, tick.tv_nsec);
-        if self.checked_at.get() != tick {
+        let tick = tick.tv_sec.wrapping_mul(1_000_000_000) + tick.tv_nsec;
+        if self.checked_at.load(Relaxed) != tick {
             if !self.is_same() {
                 return None;
             }
-            self.checked_at.set(tick);
+            self.checked_at.store(tick, Relaxed);
         }
         Some(self.pid)
+    }
+
+    /// Copies bytes of the process's memory, from its address `base` on, into a range of `into`.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::NotFound`] if the process has ended or has started another program, and those of the system; some bytes may have been copied.
+    ///
+    /// # Panics
+    /// If the range is not inside `into`.
+    pub fn read(&self, base: u64, into: &Memory, range: Range<usize>) -> io::Result<()> {
+        let mut done = 0;
+        while done < range.len() {
+            let pid = self.number().ok_or(io::ErrorKind::NotFound)?;
+            let (mut local, mut remote) = (LocalSpans::new(), RemoteSpans::new());
+            local.push(into, range.start + done..range.end);
+            remote.push(base.wrapping_add(done as u64), range.len() - done);
+            match attach::read(pid, &local, &remote)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                copied => done += copied,
+            }
+        }
+        Ok(())
     }
 
     fn is_same(&self) -> bool {
@@ -257,7 +308,7 @@ mod tests {
             pid,
             mark,
             handle,
-            checked_at: Cell::default(),
+            checked_at: AtomicI64::new(0),
         };
         vec![
             Pinned::new(socket, mark).unwrap(),
@@ -327,10 +378,34 @@ mod tests {
         assert_eq!(socket.peer().unwrap().pid, pid);
         assert!(!socket.is_hung_up());
         for pinned in &pinned {
-            pinned.checked_at.set((0, 0));
+            pinned.checked_at.store(0, Relaxed);
             assert_eq!(pinned.number(), None, "{pinned:?}");
         }
         child
+    }
+
+    #[test]
+    fn memory_of_a_process_that_is_known_by_its_number_is_read() {
+        let pid = std::process::id() as i32;
+        let mark = Mark::of_this_process().unwrap();
+        assert_eq!(Mark::of_this_process(), Some(mark));
+        let pinned = Pinned::of_number(pid, mark).unwrap();
+        let far = Memory::from_vec((0..200).collect());
+        let (near, base) = (Memory::zeroed(100), far.as_ptr().addr() as u64);
+        pinned.read(base + 50, &near, 10..90).unwrap();
+        assert_eq!(near.to_vec()[10..90], far.to_vec()[50..130]);
+        pinned.read(base, &near, 5..5).unwrap();
+        assert!(pinned.read(8, &near, 0..8).is_err());
+        let lie = Mark {
+            value: !mark.value,
+            ..mark
+        };
+        assert!(Pinned::of_number(pid, lie).is_err());
+        assert!(
+            [0, -1]
+                .iter()
+                .all(|pid| Pinned::of_number(*pid, mark).is_err())
+        );
     }
 
     #[test]
@@ -374,7 +449,7 @@ mod tests {
             end(other);
         };
         for pinned in &pinned {
-            pinned.checked_at.set((0, 0));
+            pinned.checked_at.store(0, Relaxed);
             assert_eq!(pinned.number(), None, "{pinned:?}");
         }
         assert!(Pinned::new(&socket, mark).is_err());

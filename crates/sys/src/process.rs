@@ -4,6 +4,11 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::OnceLock;
 
+/// The number of this process.
+pub fn own_number() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
 /// The user whose process this is, by number: the effective one.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()

@@ -23,7 +23,7 @@ use crate::formats::Formats;
 /// speaks.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
-    highest: CALLS_IN_AREAS,
+    highest: READING,
 };
 
 /// The lowest format in which processes handle files as this build does.
@@ -43,6 +43,9 @@ pub const SHARED_STORED: u8 = 5;
 /// messages. Processes of earlier formats do without that memory in communicators with others. Also the lowest one in which the checking mode describes the steps of a function of
 /// files as that function.
 pub const CALLS_IN_AREAS: u8 = 6;
+
+/// The lowest format in which processes read each other's memory in long collective operations, with addresses that they publish there.
+pub const READING: u8 = 7;
 
 /// The formats of builds that do not state them.
 const UNSTATED: Formats = Formats::only(1);

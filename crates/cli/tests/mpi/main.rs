@@ -256,7 +256,24 @@ fn calls_that_a_rank_does_not_begin_concern_the_others_only_if_they_have_begun_t
     assert!(output.status.success(), "{errors}");
 }
 
-/// Runs a program in which rank 1 speaks the formats of messages before the latest.
+#[test]
+fn long_operations_in_which_ranks_read_each_others_memory_or_one_cannot() {
+    let program = compile("reading");
+    for (processes, arguments) in [(2, &[][..]), (3, &[]), (2, &["blind"]), (4, &["blind"])] {
+        let output = run(processes, &program, arguments);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "{processes} {arguments:?}: {errors}"
+        );
+        if errors.contains("left out") {
+            left_out(&errors);
+        }
+    }
+    run_with_an_earlier_format(3, "reading", &[]);
+}
+
+/// Runs a program in which rank 1 speaks the formats of messages before that in which calls are compared.
 fn run_with_an_earlier_format(processes: u32, name: &str, arguments: &[&str]) {
     let script = "[ \"$PMI_RANK\" != 1 ] || export CAUSEWAY_MPI_FORMATS=1-5; exec \"$0\" \"$@\"";
     let program = compile(name);
@@ -615,7 +632,12 @@ fn run_on_two_hosts(
 #[test]
 fn a_killed_rank_is_named_to_all_others_and_nothing_hangs() {
     let program = compile("death");
-    let shared = ["shared-barrier", "shared-allreduce", "shared-bcast"];
+    let shared = [
+        "shared-barrier",
+        "shared-allreduce",
+        "shared-bcast",
+        "shared-long",
+    ];
     for what in ["receive", "any", "barrier"].into_iter().chain(shared) {
         let start = Instant::now();
         let output = run(4, &program, &[what]);

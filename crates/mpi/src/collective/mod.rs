@@ -1,5 +1,5 @@
 //! Collective operations (MPI 5.0 chapter 6), as schedules of messages. Short blocking ones among processes of one host are done in memory that
-//! they share, instead ([`crate::node`]).
+//! they share, and many long ones by reading each other's memory, instead ([`crate::node`]).
 //!
 //! All memory in steps is contiguous: buffers of other datatypes are packed by a step at the beginning and unpacked by
 //! one at the end. Algorithms are chosen by size:
@@ -34,6 +34,7 @@ pub(crate) use blocks::split;
 pub use operands::Reduction;
 pub(crate) use place::{Place, Sites};
 pub use reducing::Scan;
+pub(crate) use reducing::overlap;
 pub(crate) use spreading::{broadcast_by_tree, ring};
 
 use crate::abi;

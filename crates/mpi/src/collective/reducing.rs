@@ -275,7 +275,7 @@ fn allreduce_by_ring(steps: &mut Steps, place: Place, of: &Reduction) -> Result<
     Ok(())
 }
 
-fn overlap(one: &Memory, other: &Memory) -> bool {
+pub(crate) fn overlap(one: &Memory, other: &Memory) -> bool {
     let range = |memory: &Memory| {
         let start = memory.as_ptr().addr();
         start..start + memory.len()

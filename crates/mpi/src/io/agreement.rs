@@ -21,6 +21,10 @@ fn in_area(
         match caller.with(&start)? {
             Started::Done => return Ok(true),
             Started::Active(active) => return caller.wait(active).map(|_| true),
+            Started::Reading(active) => {
+                caller.wait(active)?;
+                return caller.with(|process| Ok(!process.is_left_to_messages(communicator)));
+            }
             Started::Agreeing(active) => return caller.wait(active).map(|_| false),
             Started::ByMessages => return Ok(false),
             Started::Make => node::make_area(caller, communicator)?,

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sleepers, 8 bytes on a line of 64: one bit for each rank | a failure, 7 words, likewise
-//! what rank 0 sleeps for, 8 bytes on a line of 64 | that of rank 1 | …
+//! what rank 0 sleeps for, 8 bytes on a line of 64, and how its memory is found: its process's number, the address of a word, the word | those of rank 1 | …
 //! slots of rank 0: 8 of them | slots of rank 1 | …
 //! slot: the number of the phase that it belongs to, + 1, 8 bytes | the call, 8 bytes | up to 48 bytes of payload, or, from byte 64 on, up to 8192
 //! ```
@@ -20,11 +20,14 @@
 //! sleeper whose phase is complete ([`sleepers`]): either the sleeper sees that the phase is complete, or the
 //! publisher sees the sleeper's bit. So the process that completes a phase wakes those that sleep for it, and no other process does.
 
+use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use causeway_engine::Memory;
-use causeway_sys::sleepers;
+use causeway_sys::pinned::{Mark, Pinned};
+use causeway_sys::{process, sleepers};
 
 use super::call::{Call, SlotsOf};
 use super::failure::{self, Failure};
@@ -80,6 +83,10 @@ pub(crate) struct Area {
     known: AtomicU64,
     /// This process has checked for sleepers since it last published.
     is_told: AtomicBool,
+    /// Processes may read each other's memory ([`super::reading`]); all of them find alike that they cannot.
+    reads_memory: AtomicBool,
+    /// The other processes, once one's memory is to be read; none for those whose memory cannot be.
+    processes: OnceLock<Vec<Option<Pinned>>>,
 }
 
 /// Bytes of the area of so many processes.
@@ -103,7 +110,84 @@ impl Area {
             has_left: false.into(),
             known: AtomicU64::new(0),
             is_told: true.into(),
+            reads_memory: false.into(),
+            processes: OnceLock::new(),
         }
+    }
+
+    /// All processes support reading each other's memory: this one publishes how its own is found. To be called before its first phase.
+    pub(crate) fn allow_reading(&self) {
+        if let Some(mark) = Mark::of_this_process() {
+            let words = [process::own_number() as u64, mark.address, mark.value];
+            for (at, word) in words.into_iter().enumerate() {
+                self.word(self.found(self.rank, at)).store(word, Relaxed);
+            }
+        }
+        self.reads_memory.store(true, Relaxed);
+    }
+
+    /// Where the word of this number is by which a rank's memory is found.
+    fn found(&self, rank: u32, at: usize) -> usize {
+        WISHES + rank as usize * LINE + (1 + at) * WORD
+    }
+
+    /// Whether processes read each other's memory in long operations. The same for all in operations that belong together.
+    pub(crate) fn reads_memory(&self) -> bool {
+        self.reads_memory.load(Relaxed)
+    }
+
+    /// They do no longer, as one of them cannot.
+    #[cold]
+    pub(crate) fn stop_reading(&self) {
+        self.reads_memory.store(false, Relaxed);
+    }
+
+    /// Reads a rank's memory, from so many bytes behind the address on that it has published in a phase. `None` if that is not possible.
+    pub(super) fn read(
+        &self,
+        (rank, phase, offset): (u32, u64, usize),
+        into: &Memory,
+        range: Range<usize>,
+    ) -> Option<()> {
+        if range.is_empty() {
+            return Some(());
+        }
+        let processes = self.processes.get_or_init(|| self.find_processes());
+        let process = processes.get(rank as usize)?.as_ref()?;
+        let base = self.payload_words(rank, phase)[0].wrapping_add(offset as u64);
+        process.read(base, into, range).ok()
+    }
+
+    #[cold]
+    fn find_processes(&self) -> Vec<Option<Pinned>> {
+        let find = |rank: u32| {
+            let [number, address, value] =
+                [0, 1, 2].map(|at| self.word(self.found(rank, at)).load(Relaxed));
+            let is_other = rank != self.rank;
+            let found = is_other.then(|| Pinned::of_number(number as i32, Mark { address, value }));
+            found?.ok()
+        };
+        (0..self.ranks).map(find).collect()
+    }
+
+    /// A rank whose memory a process could not read, as it has published in a phase.
+    pub(super) fn unread(&self, phase: u64) -> Option<u32> {
+        let all = (0..self.ranks).map(|rank| self.payload_words(rank, phase)[1]);
+        let most = all.max().filter(|found| *found > 0)?;
+        Some((most - 1) as u32)
+    }
+
+    /// Fills the payload of this process's slot with two words.
+    pub(super) fn set_payload_words(&self, phase: u64, words: [u64; 2]) {
+        let at = self.payload(self.rank, phase, 2 * WORD);
+        self.word(at).store(words[0], Relaxed);
+        self.word(at + WORD).store(words[1], Relaxed);
+    }
+
+    /// Two words of a rank's payload, which it has published.
+    pub(super) fn payload_words(&self, rank: u32, phase: u64) -> [u64; 2] {
+        let at = self.payload(rank, phase, 2 * WORD);
+        [at, at + WORD].map(|at| self.word(at).load(Relaxed))
     }
 
     #[inline]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use causeway_wire::contact::CALLS_IN_AREAS;
+use causeway_wire::contact::{CALLS_IN_AREAS, READING};
 
 use super::area::{self, Area, MOST_RANKS};
 use super::state::{Node, Ready};
@@ -71,9 +71,14 @@ impl Process {
 
     /// The area is made, if that has worked.
     fn end_area(&mut self, sharing: Sharing) -> Result<()> {
+        let group = self.communicator(sharing.communicator())?.group();
+        let all_read = self.process_table.all_speak(group, READING);
         let communicator = self.communicator_mut(sharing.communicator())?;
         if let Some(memory) = sharing.into_memory() {
             let area = Area::new(memory, communicator.rank, communicator.size());
+            if all_read {
+                area.allow_reading();
+            }
             let area = Arc::new(area);
             communicator.node = Node::Ready(Ready::new(Arc::clone(&area)));
             self.areas.push(Arc::downgrade(&area));

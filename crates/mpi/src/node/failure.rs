@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     },
     /// A rank begins no operation from this phase on: it has freed the communicator, or has called `MPI_Finalize`.
     Ended { rank: u32, phase: u64 },
+    /// A rank's memory could not be read by a process that had read it before, in the operation that begins with this phase.
+    Unread { rank: u32, phase: u64 },
     /// Operations fail from this phase on; the process that has found it describes it a little later.
     Undescribed { phase: u64 },
 }
@@ -45,6 +47,7 @@ impl Failure {
             } => [3 | ranks(*rank, 0), call.word(), *class as u64, *phase],
             Self::Undescribed { phase } => [4, 0, 0, *phase],
             Self::Ended { rank, phase } => [5 | ranks(*rank, 0), 0, 0, *phase],
+            Self::Unread { rank, phase } => [6 | ranks(*rank, 0), 0, 0, *phase],
         }
     }
 
@@ -73,6 +76,10 @@ impl Failure {
                 rank: rank(8),
                 phase: words[3],
             }),
+            6 => Some(Self::Unread {
+                rank: rank(8),
+                phase: words[3],
+            }),
             _ => None,
         }
     }
@@ -84,6 +91,7 @@ impl Failure {
             Self::Differs { phase, .. }
             | Self::Refused { phase, .. }
             | Self::Ended { phase, .. }
+            | Self::Unread { phase, .. }
             | Self::Undescribed { phase } => Some(*phase),
         }
     }
@@ -126,6 +134,10 @@ impl Failure {
                 );
                 (abi::ERR_NOT_SAME, text)
             }
+            Self::Unread { rank, .. } => {
+                let text = format!("{earlier}the memory of rank {rank} cannot be read any more");
+                (abi::ERR_OTHER, text)
+            }
             Self::Undescribed { .. } => {
                 let text = format!("{earlier}another rank's call does not belong to this one");
                 (abi::ERR_NOT_SAME, text)
@@ -157,12 +169,13 @@ mod tests {
             },
             Failure::Undescribed { phase: 9 },
             Failure::Ended { rank: 63, phase: 8 },
+            Failure::Unread { rank: 2, phase: 3 },
         ];
         for failure in all {
             assert_eq!(Failure::decode(failure.encode()), Some(failure));
         }
         let refused = |class: i32| [3, 0, class as u64, 7];
-        let none = [[0; WORDS], [6, 0, 0, 7], refused(0), refused(-5)];
+        let none = [[0; WORDS], [7, 0, 0, 7], refused(0), refused(-5)];
         assert!(none.iter().all(|words| Failure::decode(*words).is_none()));
         let text = all[1].error(1 << 40);
         let expected =

@@ -1,7 +1,7 @@
 //! Collective operations in memory that all processes of a communicator have mapped, if they are on one host.
 //!
 //! Blocking operations of up to some size are done there (`area`, `operation`): each process writes its data where all read it, once, and
-//! nothing is matched. Larger operations, nonblocking ones, and those with functions of the program are done by messages
+//! nothing is matched. In many longer ones it writes where its data lie, and processes read each other's memory (`reading`). Other operations, nonblocking ones, and those with functions of the program are done by messages
 //! ([`crate::collective`]), as are all in the checking mode. `docs/mpi-collectives.md` has the limits and their measurements.
 //!
 //! The memory is [shared](crate::sharing) when a communicator is used for the third time (`creation`), and freed with it. All processes decide alike:
@@ -21,6 +21,7 @@ mod call;
 mod creation;
 pub(crate) mod failure;
 pub(crate) mod operation;
+mod reading;
 mod starting;
 pub(crate) mod state;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use causeway_sys::blocks::{Source, Target, copy_one};
 use super::area::{Area, CAPACITY, Compared};
 use super::call::{Call, SlotsOf};
 use super::failure::Failure;
+use super::reading::{self, Reading, Step};
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 use crate::reduction::Kernel;
@@ -51,6 +52,8 @@ pub(crate) enum What {
         into: Memory,
         parts: Parts,
     },
+    /// Processes read each other's memory, wherever that lies.
+    Reading(Box<Reading>),
     /// Nothing is moved, as that is done by messages then: the call is published, and compared with those that are published already.
     Agreement,
 }
@@ -61,8 +64,12 @@ pub(crate) enum Progress {
     Over,
     /// It waits for other processes.
     Waits,
+    /// It can go on at once; other work may come first.
+    Moved,
     /// This rank's call does not belong to it.
     Differs(u32),
+    /// This rank's memory could not be read by a process that had read it before.
+    Unread(u32),
 }
 
 /// Where the parts of memory lie that belong to each rank.
@@ -178,6 +185,7 @@ impl Operation {
         };
         let (len, step, width) = match &what {
             What::Barrier | What::Agreement => (1, 1, 0),
+            What::Reading(_) => (1, 1, reading::WIDTH),
             What::Broadcast { memory, .. } => whole(memory.len(), 1),
             What::Reduce { from, kernel, .. } | What::ReduceByShares { from, kernel, .. } => {
                 whole(from.len(), kernel.unit())
@@ -188,8 +196,10 @@ impl Operation {
         };
         // An operation without data has a phase, too, in which calls are compared.
         let mut phases = len.div_ceil(step.max(1)).max(1) as u64;
-        if let What::ReduceByShares { .. } = what {
-            phases *= 2;
+        match &what {
+            What::ReduceByShares { .. } => phases *= 2,
+            What::Reading(reading) => phases = reading.phases(),
+            _ => {}
         }
         let first = area.take(phases);
         Self {
@@ -234,7 +244,15 @@ impl Operation {
                 Compared::Incomplete => return Progress::Waits,
                 Compared::Differs(rank) => return Progress::Differs(rank),
             }
-            self.take(phase);
+            if let What::Reading(reading) = &mut self.what {
+                match reading.advance(&self.area, phase, self.at) {
+                    Step::Over => {}
+                    Step::Moved => return Progress::Moved,
+                    Step::Unread(rank) => return Progress::Unread(rank),
+                }
+            } else {
+                self.take(phase);
+            }
             self.is_published = false;
             self.at += 1;
         }
@@ -256,6 +274,12 @@ impl Operation {
         matches!(self.what, What::Agreement) && self.area.fails(self.first)
     }
 
+    /// Whether it is over and nothing is done, as a process could not read another one's memory: it is to be done by messages.
+    #[inline]
+    pub(crate) fn is_void(&self) -> bool {
+        matches!(&self.what, What::Reading(reading) if reading.is_void())
+    }
+
     /// Whether one of its phases fails, as a process has reported.
     #[cold]
     pub(crate) fn fails(&self) -> bool {
@@ -268,6 +292,13 @@ impl Operation {
         let phase = self.first + self.at;
         let is_published = self.is_published;
         is_published.then(|| self.area.find_other_call(phase, self.call_now()))?
+    }
+
+    /// The failure that a rank's memory could not be read.
+    #[cold]
+    pub(crate) fn failure_to_read(&self, rank: u32) -> Failure {
+        let phase = self.first;
+        Failure::Unread { rank, phase }
     }
 
     /// The failure that another rank's call is another one.
@@ -369,6 +400,7 @@ impl Operation {
         let own = self.area.rank;
         match &self.what {
             What::Barrier | What::Agreement => {}
+            What::Reading(reading) => reading.fill(&self.area, phase, self.at),
             What::Broadcast { root, memory } => {
                 if *root == own {
                     self.put(phase, 0, memory, self.piece(memory.len()));
@@ -418,7 +450,7 @@ impl Operation {
     fn take(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier | What::Agreement => {}
+            What::Barrier | What::Agreement | What::Reading(_) => {}
             What::Broadcast { root, memory } => {
                 if *root != own {
                     self.get((*root, phase, 0), memory, self.piece(memory.len()));

@@ -9,6 +9,7 @@ use super::call::{Call, Function};
 use super::creation::Found;
 use super::failure::Failure;
 use super::operation::{Operation, Parts, What};
+use super::reading::Reading;
 use super::state::{Node, Refusal};
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
@@ -51,7 +52,17 @@ const EXCHANGE: Limit = Limit {
     more: 16 << 10,
 };
 
+/// From how many bytes of a process's operands on an allreduce reads the others' memory: shorter ones that are too long for the area take less time by messages.
+const READ_BY_ALLREDUCE: Limit = Limit {
+    two: 128 << 10,
+    more: 512 << 10,
+};
+
 impl Limit {
+    fn is_reached(&self, bytes: u64, area: &Area) -> bool {
+        bytes >= if area.ranks > 2 { self.more } else { self.two }
+    }
+
     fn allows(&self, bytes: u64, area: &Area) -> bool {
         bytes <= if area.ranks > 2 { self.more } else { self.two }
     }
@@ -67,6 +78,8 @@ pub enum Started {
     Done,
     /// It is to be waited for.
     Active(Active),
+    /// The same, unless [`Process::is_left_to_messages`] then.
+    Reading(Active),
     /// It is to be done by messages once this is done.
     Agreeing(Active),
     /// The area is to be made first ([`super::make_area`]); then it is to be begun again.
@@ -124,6 +137,25 @@ fn staging_elsewhere(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
     Ok((memory, Some(deliver)))
 }
 
+/// What is done in an area, and data that are to be delivered in the end.
+type Begun = (What, Option<(Memory, OwnedBuffer)>);
+
+/// An operation in which processes read each other's blocks, if they do.
+#[inline(never)]
+fn read_blocks(
+    area: &Area,
+    from: Option<&Buffer<'_>>,
+    into: &Buffer<'_>,
+    reading: impl FnOnce(Option<Memory>, Memory) -> Result<Box<Reading>>,
+) -> Result<Option<Begun>> {
+    if !area.reads_memory() {
+        return Ok(None);
+    }
+    let from = from.map(Buffer::packed).transpose()?;
+    let (into, deliver) = staging(into, from.is_none())?;
+    Ok(Some((What::Reading(reading(from, into)?), deliver)))
+}
+
 impl Process {
     /// Begins an operation in the communicator's area, if it has one and `what` returns one. If it returns none, processes only compare their calls there.
     #[inline]
@@ -131,7 +163,7 @@ impl Process {
         &mut self,
         communicator: usize,
         call: Call,
-        what: impl FnOnce(&Area) -> Result<Option<(What, Option<(Memory, OwnedBuffer)>)>>,
+        what: impl FnOnce(&Area) -> Result<Option<Begun>>,
     ) -> Result<Started> {
         let (area, number) = match self.find_area(communicator)? {
             Found::Area(area, number) => (area, number),
@@ -149,9 +181,30 @@ impl Process {
                 return Err(error);
             }
         };
+        if let What::Reading(_) = what.0 {
+            return self.begin_reading(communicator, area, (number, call), what);
+        }
         let operation = Operation::new(area, (number, call), what);
         let active = self.begin_operation(communicator, operation)?;
         Ok(active.map_or(Started::Done, Started::Active))
+    }
+
+    /// Begins an operation in which processes read each other's memory.
+    #[inline(never)]
+    fn begin_reading(
+        &mut self,
+        communicator: usize,
+        area: Arc<Area>,
+        of: (u64, Call),
+        what: Begun,
+    ) -> Result<Started> {
+        let operation = Operation::new(area, of, what);
+        let active = self.begin_operation(communicator, operation)?;
+        Ok(match active {
+            Some(active) => Started::Reading(active),
+            None if self.is_left_to_messages(communicator) => Started::ByMessages,
+            None => Started::Done,
+        })
     }
 
     /// Begins to compare the calls of an operation that is done by messages then.
@@ -317,9 +370,17 @@ impl Process {
             check_equal(from.len(), into.len())?;
         }
         self.begin_in_area(communicator, call, |area| {
-            let Some(kernel) = kernel.filter(|_| REDUCTION.allows(bytes, area)) else {
+            let Some(kernel) = kernel else {
                 return Ok(None);
             };
+            if !REDUCTION.allows(bytes, area) {
+                let is_long = READ_BY_ALLREDUCE.is_reached(bytes, area);
+                if root.is_some() || !is_long || !area.reads_memory() {
+                    return Ok(None);
+                }
+                let reading = Reading::reduce(area, from, into, kernel)?;
+                return Ok(Some((What::Reading(reading), None)));
+            }
             let is_long = bytes * u64::from(area.ranks) >= LONG_FOR_ONE && area.ranks > 2;
             let what = match root {
                 None if is_long => What::ReduceByShares { from, into, kernel },
@@ -375,10 +436,17 @@ impl Process {
             check_equal(into.len().min(own), own)?;
         }
         self.begin_in_area(communicator, call, |area| {
-            let Some(kernel) = kernel.filter(|_| REDUCE_SCATTER.allows(bytes, area)) else {
+            let Some(kernel) = kernel else {
                 return Ok(None);
             };
             let (from, into) = (from.memory.clone(), into.clone());
+            if !REDUCE_SCATTER.allows(bytes, area) {
+                if !area.reads_memory() {
+                    return Ok(None);
+                }
+                let reading = Reading::reduce_scatter(area, from, into, parts, kernel)?;
+                return Ok(Some((What::Reading(reading), None)));
+            }
             let what = What::ReduceScatter {
                 from,
                 into,
@@ -406,7 +474,9 @@ impl Process {
         let call = Call::new(Function::Allgather, block);
         self.begin_in_area(communicator, call, |area| {
             if !BLOCK.allows(block, area) {
-                return Ok(None);
+                return read_blocks(area, from, into, |from, into| {
+                    Ok(Reading::gather(area, from, into))
+                });
             }
             let from = from.map(Buffer::packed).transpose()?;
             let (into, deliver) = staging(into, from.is_none())?;
@@ -430,7 +500,9 @@ impl Process {
         let call = Call::new(Function::Alltoall, block);
         self.begin_in_area(communicator, call, |area| {
             if !EXCHANGE.allows(bytes, area) {
-                return Ok(None);
+                return read_blocks(area, from, into, |from, into| {
+                    Reading::exchange(area, from, into)
+                });
             }
             let from = from.map(Buffer::packed).transpose()?;
             let parts = Parts::Even(block as usize);

@@ -9,6 +9,7 @@ use super::area::{Area, CAPACITY, DEPTH, len};
 use super::call::{self, Function};
 use super::failure::Failure;
 use super::operation::{Operation, Parts, Progress, What};
+use super::reading::Reading;
 use crate::datatype::Basic;
 use crate::reduction::{Kernel, Op};
 
@@ -31,9 +32,13 @@ enum Kind {
     ReduceScatter,
     Gather,
     Exchange,
+    ReadGather,
+    ReadExchange,
+    ReadReduce,
+    ReadReduceScatter,
 }
 
-const KINDS: [Kind; 8] = [
+const KINDS: [Kind; 12] = [
     Kind::Barrier,
     Kind::Broadcast,
     Kind::Reduce,
@@ -42,6 +47,10 @@ const KINDS: [Kind; 8] = [
     Kind::ReduceScatter,
     Kind::Gather,
     Kind::Exchange,
+    Kind::ReadGather,
+    Kind::ReadExchange,
+    Kind::ReadReduce,
+    Kind::ReadReduceScatter,
 ];
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
@@ -81,8 +90,18 @@ fn kernel() -> Kernel {
     Kernel::of(Op::Sum, Basic::Uint64).expect("integers have sums")
 }
 
-/// A process's operation, the place of its result, and the expected result.
-fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64>) {
+/// A process's operation.
+struct Doing {
+    operation: Operation,
+    /// The place of its result, and the expected result.
+    into: Memory,
+    expected: Vec<u64>,
+    /// What it has for the others, and its content.
+    operands: Memory,
+    before: Vec<u64>,
+}
+
+fn begin(area: &Arc<Area>, at: usize, call: Call) -> Doing {
     let (rank, ranks, count) = (area.rank, area.ranks, call.count);
     let root = call.root % ranks;
     let own = |many: usize| memory((0..many).map(|place| value(at, rank, place)));
@@ -99,8 +118,8 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64
         (from, into)
     };
     let all = count * ranks as usize;
-    let (what, into, expected) = match call.kind {
-        Kind::Barrier => (What::Barrier, nothing(0), Vec::new()),
+    let (what, into, expected, operands) = match call.kind {
+        Kind::Barrier => (What::Barrier, nothing(0), Vec::new(), nothing(0)),
         Kind::Broadcast => {
             let memory = match rank == root {
                 true => own(count),
@@ -111,7 +130,7 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64
                 memory: memory.clone(),
             };
             let expected = (0..count).map(|place| value(at, root, place));
-            (what, memory, expected.collect())
+            (what, memory, expected.collect(), nothing(0))
         }
         Kind::Reduce | Kind::ReduceToAll => {
             let to = matches!(call.kind, Kind::Reduce).then_some(root);
@@ -126,18 +145,25 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64
                 into: into.clone(),
                 kernel: kernel(),
             };
-            (what, into, expected)
+            (what, into, expected, nothing(0))
         }
-        Kind::ReduceByShares => {
+        Kind::ReduceByShares | Kind::ReadReduce => {
             let (from, into) = sides(count);
-            let what = What::ReduceByShares {
-                from,
-                into: into.clone(),
-                kernel: kernel(),
+            let (operands, kernel) = (from.clone(), kernel());
+            let what = match call.kind {
+                Kind::ReadReduce => {
+                    let reading = Reading::reduce(area, from, into.clone(), kernel);
+                    What::Reading(reading.expect("memory"))
+                }
+                _ => What::ReduceByShares {
+                    from,
+                    into: into.clone(),
+                    kernel,
+                },
             };
-            (what, into, sums(0, count))
+            (what, into, sums(0, count), operands)
         }
-        Kind::ReduceScatter => {
+        Kind::ReduceScatter | Kind::ReadReduceScatter => {
             let lens = Vec::from_iter((0..ranks as usize).map(|rank| match call.root % 2 {
                 0 => count,
                 _ => count / (rank + 1),
@@ -158,15 +184,22 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64
                 0 => Parts::Even(count * 8),
                 _ => Parts::Bounds(bounds.collect()),
             };
-            let what = What::ReduceScatter {
-                from,
-                into: into.clone(),
-                parts,
-                kernel: kernel(),
+            let (operands, kernel) = (from.clone(), kernel());
+            let what = match call.kind {
+                Kind::ReadReduceScatter => {
+                    let reading = Reading::reduce_scatter(area, from, into.clone(), parts, kernel);
+                    What::Reading(reading.expect("memory"))
+                }
+                _ => What::ReduceScatter {
+                    from,
+                    into: into.clone(),
+                    parts,
+                    kernel,
+                },
             };
-            (what, into, sums(before, mine))
+            (what, into, sums(before, mine), operands)
         }
-        Kind::Gather => {
+        Kind::Gather | Kind::ReadGather => {
             let into = nothing(all);
             let start = rank as usize * count * 8;
             let block = own(count);
@@ -181,46 +214,66 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> (Operation, Memory, Vec<u64
                 let rank = (place / count.max(1)) as u32;
                 value(at, rank, place % count.max(1))
             });
-            let what = What::Gather {
-                from,
-                into: into.clone(),
+            let own = into.slice(start..start + count * 8);
+            let operands = from.clone().unwrap_or(own);
+            let to = into.clone();
+            let what = match call.kind {
+                Kind::ReadGather => What::Reading(Reading::gather(area, from, to)),
+                _ => What::Gather { from, into: to },
             };
-            (what, into, expected.collect())
+            (what, into, expected.collect(), operands)
         }
-        Kind::Exchange => {
+        Kind::Exchange | Kind::ReadExchange => {
             let (from, into) = sides(all);
+            let operands = from.clone();
             let expected = (0..all).map(|place| {
                 let from = (place / count.max(1)) as u32;
                 value(at, from, rank as usize * count + place % count.max(1))
             });
             let expected = expected.collect();
-            let what = What::Exchange {
-                from: (!call.in_place).then_some(from),
-                into: into.clone(),
-                parts: Parts::Even(count * 8),
+            let from = (!call.in_place).then_some(from);
+            let to = into.clone();
+            let what = match call.kind {
+                Kind::ReadExchange => {
+                    let reading = Reading::exchange(area, from, to);
+                    What::Reading(reading.expect("memory"))
+                }
+                _ => What::Exchange {
+                    from,
+                    into: to,
+                    parts: Parts::Even(count * 8),
+                },
             };
-            (what, into, expected)
+            (what, into, expected, operands)
         }
     };
     let function = match call.kind {
         Kind::Barrier => Function::Barrier,
         Kind::Broadcast => Function::Bcast,
         Kind::Reduce => Function::Reduce,
-        Kind::ReduceToAll | Kind::ReduceByShares => Function::Allreduce,
-        Kind::ReduceScatter => Function::ReduceScatter,
-        Kind::Gather => Function::Allgather,
-        Kind::Exchange => Function::Alltoall,
+        Kind::ReduceToAll | Kind::ReduceByShares | Kind::ReadReduce => Function::Allreduce,
+        Kind::ReduceScatter | Kind::ReadReduceScatter => Function::ReduceScatter,
+        Kind::Gather | Kind::ReadGather => Function::Allgather,
+        Kind::Exchange | Kind::ReadExchange => Function::Alltoall,
     };
     let called = call::Call::new(function, count as u64).with_root(root);
     let operation = Operation::new(Arc::clone(area), (at as u64, called), (what, None));
-    (operation, into, expected)
+    Doing {
+        operation,
+        into,
+        expected,
+        before: values(&operands),
+        operands,
+    }
 }
 
 /// A process: its present operation, and its position in the calls.
 struct Walker {
     area: Arc<Area>,
     at: usize,
-    doing: Option<(Operation, Memory, Vec<u64>)>,
+    doing: Option<Doing>,
+    /// A process's memory cannot be read.
+    is_void: bool,
 }
 
 impl Walker {
@@ -233,13 +286,32 @@ impl Walker {
         let doing = self
             .doing
             .get_or_insert_with(|| begin(area, self.at, *call));
-        match doing.0.run() {
-            Progress::Over => {}
-            Progress::Waits => return false,
-            Progress::Differs(rank) => panic!("the call of rank {rank} is another one"),
+        loop {
+            match doing.operation.run() {
+                Progress::Over => break,
+                Progress::Waits => return false,
+                Progress::Moved => {}
+                other => panic!("{other:?}"),
+            }
         }
-        let (_, into, expected) = self.doing.take().expect("it was just there");
-        assert_eq!(values(&into), expected, "call {}: {call:?}", self.at);
+        let done = self.doing.take().expect("it was just there");
+        match done.operation.is_void() {
+            true => {
+                assert!(self.is_void);
+                assert_eq!(
+                    values(&done.operands),
+                    done.before,
+                    "call {}: {call:?}",
+                    self.at
+                );
+            }
+            false => assert_eq!(
+                values(&done.into),
+                done.expected,
+                "call {}: {call:?}",
+                self.at
+            ),
+        }
         self.at += 1;
         true
     }
@@ -248,12 +320,19 @@ impl Walker {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]
-    fn results_are_right_in_every_order(ranks in 1..9u32, calls in calls(), order in prop::collection::vec(any::<u32>(), 64)) {
+    fn results_are_right_in_every_order(ranks in 1..9u32, calls in calls(), order in prop::collection::vec(any::<u32>(), 64), hidden in 0..12u32) {
         let memory = Memory::zeroed(len(ranks));
-        let walker = |rank| Walker {
-            area: Arc::new(Area::new(memory.clone(), rank, ranks)),
-            at: 0,
-            doing: None,
+        let walker = |rank| {
+            let area = Area::new(memory.clone(), rank, ranks);
+            if rank != hidden {
+                area.allow_reading();
+            }
+            Walker {
+                area: Arc::new(area),
+                at: 0,
+                doing: None,
+                is_void: hidden < ranks,
+            }
         };
         let mut all = Vec::from_iter((0..ranks).map(walker));
         for rank in order.iter().map(|rank| rank % ranks) {

@@ -40,15 +40,14 @@ impl Process {
                         self.endpoint.came_at_once(Awaited::Step);
                     }
                     self.wake_sleepers(communicator, &operation);
-                    return operation
-                        .finish()
-                        .map(|()| None)
-                        .map_err(|error| error.on(communicator));
+                    return self.conclude(communicator, &mut operation).map(|()| None);
                 }
                 Progress::Waits => {}
-                Progress::Differs(rank) => {
-                    return Err(self.differs(communicator, &operation, rank));
+                Progress::Moved => {
+                    self.make_way(communicator, &operation);
+                    continue;
                 }
+                failed => return Err(self.operation_failed(communicator, &operation, failed)),
             }
             let first = || self.endpoint.first_looks(Awaited::Step, self.has_threads);
             let left = looks.unwrap_or_else(first);
@@ -61,6 +60,40 @@ impl Process {
         self.wake_sleepers(communicator, &operation);
         let state = State::Node(Box::new(operation));
         Ok(Some(Active::new(state, communicator)))
+    }
+
+    /// The operation is over: its results are put where the program wants them, or it is left to messages.
+    #[inline]
+    fn conclude(&mut self, communicator: usize, operation: &mut Operation) -> Result<()> {
+        if operation.is_void() {
+            return self.leave_to_messages(communicator, operation);
+        }
+        operation.finish().map_err(|error| error.on(communicator))
+    }
+
+    /// The operation is to be done by messages, as a process cannot read another one's memory; all others find so as well.
+    #[cold]
+    fn leave_to_messages(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
+        operation.area.stop_reading();
+        let found = self.communicator_mut(communicator)?;
+        // The messages take the number.
+        found.collectives = operation.number;
+        if let Node::Ready(ready) = &mut found.node {
+            ready.agreed = Some(operation.agreed());
+        }
+        Ok(())
+    }
+
+    /// Whether the operation that was over last on a communicator is left to messages.
+    pub fn is_left_to_messages(&self, communicator: usize) -> bool {
+        let Ok(found) = self.communicator(communicator) else {
+            return false;
+        };
+        let agreed = match &found.node {
+            Node::Ready(ready) => ready.agreed.as_ref(),
+            Node::Used(_) | Node::Never => None,
+        };
+        agreed.is_some_and(|agreed| agreed.number == found.collectives)
     }
 
     #[inline]
@@ -90,13 +123,13 @@ impl Process {
             let State::Node(operation) = &mut active.state else {
                 return Ok(None);
             };
-            match operation.run() {
+            match process.run_operation(communicator, operation) {
                 Progress::Over => process.end_operation(communicator, operation).map(Some),
                 Progress::Waits => {
                     process.wake_sleepers(communicator, operation);
                     Ok(None)
                 }
-                Progress::Differs(rank) => Err(process.differs(communicator, operation, rank)),
+                failed => Err(process.operation_failed(communicator, operation, failed)),
             }
         })?;
         if !matches!(waited, Waited::NotYet(_)) {
@@ -107,13 +140,32 @@ impl Process {
         waited
     }
 
+    /// Advances an operation as far as it can without waiting, and makes progress on others in between.
+    #[inline]
+    fn run_operation(&mut self, communicator: usize, operation: &mut Operation) -> Progress {
+        loop {
+            match operation.run() {
+                Progress::Moved => self.make_way(communicator, operation),
+                progress => return progress,
+            }
+        }
+    }
+
+    /// Makes progress on other operations while this one can go on.
+    #[cold]
+    fn make_way(&mut self, communicator: usize, operation: &Operation) {
+        self.wake_sleepers(communicator, operation);
+        self.progress();
+    }
+
     fn end_operation(&mut self, communicator: usize, operation: &mut Operation) -> Result<Status> {
         if operation.comes_too_late() {
             let failure = operation.area.failure();
             return Err(self.give_up_operation(communicator, operation, &failure));
         }
         self.wake_sleepers(communicator, operation);
-        operation.finish().map(|()| Status::empty())
+        let concluded = self.conclude(communicator, operation);
+        concluded.map(|()| Status::empty())
     }
 
     /// Goes on with an operation. Unless it is over, a notice comes when it can go on.
@@ -124,13 +176,13 @@ impl Process {
     ) -> Result<Option<Status>> {
         // Notices only end waits: nothing else has to be done for them.
         self.handle_notices();
-        let mut progress = operation.run();
+        let mut progress = self.run_operation(communicator, operation);
         if progress == Progress::Waits {
             loop {
                 self.wake_sleepers(communicator, operation);
                 let awaited = operation.awaited();
                 operation.area.announce(awaited.0, awaited.1);
-                progress = operation.run();
+                progress = self.run_operation(communicator, operation);
                 if progress != Progress::Waits {
                     break;
                 }
@@ -142,8 +194,8 @@ impl Process {
             operation.area.withdraw();
         }
         match progress {
-            Progress::Differs(rank) => Err(self.differs(communicator, operation, rank)),
-            _ => self.end_operation(communicator, operation).map(Some),
+            Progress::Over => self.end_operation(communicator, operation).map(Some),
+            failed => Err(self.operation_failed(communicator, operation, failed)),
         }
     }
 
@@ -191,10 +243,19 @@ impl Process {
         self.look_for_ending(communicator, tag_of(operation.number))
     }
 
-    /// The error of an operation in which another rank calls what does not belong to it.
+    /// The error of an operation that cannot go on: another rank calls what does not belong to it, or its memory cannot be read.
     #[cold]
-    fn differs(&mut self, communicator: usize, operation: &Operation, other: u32) -> Error {
-        let failure = operation.failure(other);
+    fn operation_failed(
+        &mut self,
+        communicator: usize,
+        operation: &Operation,
+        why: Progress,
+    ) -> Error {
+        let failure = match why {
+            Progress::Differs(other) => operation.failure(other),
+            Progress::Unread(rank) => operation.failure_to_read(rank),
+            Progress::Over | Progress::Waits | Progress::Moved => operation.area.failure(),
+        };
         self.give_up_operation(communicator, operation, &failure)
     }
 
