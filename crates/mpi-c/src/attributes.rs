@@ -290,9 +290,7 @@ fn predefined(keyval: c_int) -> Result<Option<usize>> {
 fn predefined_of_window(win: Handle, keyval: c_int) -> Result<Option<usize>> {
     let (base, values) = with(|process, _| {
         let window = process.window(win)?;
-        let base = window
-            .memory()
-            .map_or(0, |memory| memory.as_ptr().expose_provenance());
+        let base = window.base();
         let values = Values {
             size: window.size() as i64,
             unit: window.unit() as c_int,

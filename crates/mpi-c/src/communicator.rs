@@ -178,13 +178,14 @@ pub(crate) unsafe fn comm_idup_with_info(
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
         comm_idup(comm, newcomm, request)?;
-        set_hints(newcomm.read(), hints)
+        set_hints(newcomm.read(), &hints)
     }
 }
 
-fn set_hints(comm: Handle, hints: Info) -> Result<()> {
+/// Sets hints; others stay as they are.
+fn set_hints(comm: Handle, hints: &Info) -> Result<()> {
     with(|process, _| {
-        *process.communicator_mut(comm)?.info() = hints;
+        process.communicator_mut(comm)?.info().update(hints);
         Ok(())
     })
 }
@@ -198,7 +199,7 @@ pub(crate) unsafe fn comm_dup_with_info(
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe {
         comm_dup(comm, newcomm)?;
-        set_hints(newcomm.read(), hints)
+        set_hints(newcomm.read(), &hints)
     }
 }
 
@@ -331,7 +332,7 @@ pub(crate) unsafe fn comm_create_from_group(
     };
     let new = made(new)?;
     if new != abi::COMM_NULL {
-        set_hints(new, hints)?;
+        set_hints(new, &hints)?;
     }
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newcomm.write(new) };
@@ -404,7 +405,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
         process.intercomm_create_from_groups((&local, local_leader), remote, name)
     })?;
     let new = complete_intercomm(creation, Some(errhandler))?;
-    set_hints(new, hints)?;
+    set_hints(new, &hints)?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { newintercomm.write(new) };
     Ok(())
@@ -470,7 +471,7 @@ pub(crate) unsafe fn comm_get_name(
 
 pub(crate) unsafe fn comm_set_info(comm: Handle, info: Handle) -> Result<()> {
     let hints = enter(|library| crate::info::copy_of(library, info))?;
-    set_hints(comm, hints)
+    set_hints(comm, &hints)
 }
 
 pub(crate) unsafe fn comm_get_info(comm: Handle, info_used: *mut Handle) -> Result<()> {

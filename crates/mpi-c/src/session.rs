@@ -127,7 +127,9 @@ unsafe fn group_of(session: Handle, name: *const c_char) -> Result<Arc<Group>> {
     // SAFETY: the caller's promise.
     let name = unsafe { read_text(name, "pset_name") }?;
     // As the schemes and hosts of all URIs, without regard to case.
-    let known = SETS.iter().position(|set| set.as_bytes().eq_ignore_ascii_case(name));
+    let known = SETS
+        .iter()
+        .position(|set| set.as_bytes().eq_ignore_ascii_case(name));
     let communicator = match known {
         Some(0) => abi::COMM_WORLD,
         Some(_) => abi::COMM_SELF,

@@ -39,6 +39,7 @@ fn offered(flavor: Flavor, size: i64, unit: i64, info: Handle) -> Result<Offered
         flavor,
         memory: None,
         size: size_of(size)?,
+        base: 0,
         unit: unit_of(unit)?,
         info: enter(|library| crate::info::copy_of(library, info))?,
     })
@@ -54,6 +55,7 @@ pub(crate) unsafe fn win_create(
 ) -> Result<()> {
     let mut offered = offered(Flavor::Create, size, disp_unit, info)?;
     let len = offered.size as usize;
+    offered.base = base.expose_provenance();
     // SAFETY: MPI obliges the caller to leave the memory until the window is freed.
     offered.memory = Some(with(|_, handles| unsafe { handles.memory(base, len) })?);
     let window = make(offered, comm)?;
@@ -84,11 +86,10 @@ macro_rules! allocations {
             win: *mut Handle,
         ) -> Result<()> {
             let window = make(offered($flavor, size, disp_unit, info)?, comm)?;
-            let memory = with(|process, _| Ok(process.window(window)?.memory()))?;
-            let base = memory.map_or(std::ptr::null_mut(), |memory| memory.as_ptr());
+            let base = with(|process, _| Ok(process.window(window)?.base()))?;
             // SAFETY: the caller's pointers, as MPI has it: `baseptr` is the address of a pointer.
             unsafe {
-                baseptr.cast::<*mut u8>().write(base);
+                baseptr.cast::<usize>().write(base);
                 win.write(window);
             }
             Ok(())
@@ -109,6 +110,7 @@ pub(crate) unsafe fn win_shared_query(
     baseptr: *mut c_void,
 ) -> Result<()> {
     let (bytes, unit, memory) = with(|process, _| process.shared_part(win, rank))?;
+    let memory = memory.filter(|memory| !memory.is_empty());
     let base = memory.map_or(std::ptr::null_mut(), |memory| memory.as_ptr());
     // SAFETY: the caller's pointers, as MPI has it: `baseptr` is the address of a pointer.
     unsafe {
@@ -323,7 +325,7 @@ pub(crate) unsafe fn win_get_name(
 pub(crate) unsafe fn win_set_info(win: Handle, info: Handle) -> Result<()> {
     let hints = enter(|library| crate::info::copy_of(library, info))?;
     with(|process, _| {
-        *process.window_mut(win)?.info() = hints;
+        process.window_mut(win)?.info().update(&hints);
         Ok(())
     })
 }

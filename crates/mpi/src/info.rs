@@ -27,11 +27,22 @@ impl Info {
             let text = format!("a value of {} bytes", value.len());
             return Err(Error::new(abi::ERR_INFO_VALUE, text));
         }
+        self.put(key, value);
+        Ok(())
+    }
+
+    /// Sets the values of another one's keys; those of other keys stay.
+    pub fn update(&mut self, with: &Info) {
+        for (key, value) in &with.pairs {
+            self.put(key, value);
+        }
+    }
+
+    fn put(&mut self, key: &[u8], value: &[u8]) {
         match self.pairs.iter_mut().find(|(other, _)| other == key) {
             Some((_, old)) => *old = value.to_vec(),
             None => self.pairs.push((key.to_vec(), value.to_vec())),
         }
-        Ok(())
     }
 
     /// The value of a key.

@@ -297,8 +297,18 @@ static void known(int kind, void *base, MPI_Aint bytes, int unit, MPI_Win win) {
     OK(MPI_Info_create(&info));
     OK(MPI_Info_set(info, "no_locks", "false"));
     OK(MPI_Win_set_info(win, info));
+    OK(MPI_Info_delete(info, "no_locks"));
+    OK(MPI_Info_set(info, "same_size", "true"));
+    OK(MPI_Win_set_info(win, info));
     OK(MPI_Info_free(&info));
+    /* Hints that are not set anew stay. */
     OK(MPI_Win_get_info(win, &info));
+    for (int i = 0; i < 2; i++) {
+        char value[8];
+        int len = sizeof value, flag;
+        OK(MPI_Info_get_string(info, i ? "same_size" : "no_locks", &len, value, &flag));
+        CHECK(!is_ours() || (flag && !strcmp(value, i ? "true" : "false")));
+    }
     OK(MPI_Info_free(&info));
     OK(MPI_Win_get_group(win, &group));
     OK(MPI_Comm_group(MPI_COMM_WORLD, &world));
@@ -414,6 +424,24 @@ static void apart(void) {
 }
 
 /* More bytes than any message holds at once. */
+/* Memory without bytes has the address that the program gave. */
+static void empty(void) {
+    MPI_Win win;
+    void *found, *base;
+    int flag;
+    char *given[] = {(char *)&win, NULL};
+    for (int i = 0; i < 2; i++) {
+        OK(MPI_Win_create(given[i], 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+        OK(MPI_Win_get_attr(win, MPI_WIN_BASE, &found, &flag));
+        CHECK(flag && found == given[i]);
+        OK(MPI_Win_free(&win));
+    }
+    OK(MPI_Win_allocate(rank ? 8 : 0, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
+    OK(MPI_Win_get_attr(win, MPI_WIN_BASE, &found, &flag));
+    CHECK(flag && (found == base || !is_ours()) && (!rank || base) && (rank || !base || !is_ours()));
+    OK(MPI_Win_free(&win));
+}
+
 static void large(int kind) {
     int many = 1 << 18;
     double *base, *mine = malloc(many * sizeof *mine), *old = malloc(many * sizeof *old);
@@ -474,6 +502,7 @@ int main(int argc, char **argv) {
         large(kind);
     }
     if (can_share) shared();
+    empty();
     dynamic();
     apart();
     OK(MPI_Finalize());

@@ -29,6 +29,8 @@ pub struct Offered {
     pub memory: Option<Memory>,
     /// Its bytes.
     pub size: u64,
+    /// Where the program says that it begins, which counts if it has no bytes; else 0.
+    pub base: usize,
     /// Bytes of one step of a displacement.
     pub unit: u64,
     /// Hints.
@@ -155,6 +157,7 @@ impl Process {
             number: communicator.number,
             communicator: begun.communicator,
             flavor: begun.offered.flavor,
+            base: begun.offered.base,
             group: communicator.local.clone(),
             rank: communicator.rank(),
             peers: communicator.peers.clone(),

@@ -66,6 +66,8 @@ pub struct Window {
     /// The handle of a communicator of its own, of the same processes.
     pub(super) communicator: usize,
     pub(super) flavor: Flavor,
+    /// The program's address of memory without bytes, else 0.
+    pub(super) base: usize,
     pub(super) group: Arc<Group>,
     pub(super) rank: u32,
     pub(super) peers: Arc<[Peer]>,
@@ -194,6 +196,12 @@ impl Window {
             WindowMemory::Own(memory) => Some(memory.clone()),
             WindowMemory::Attached(_) => None,
         }
+    }
+
+    /// The address of this process's memory. Memory without bytes has the one that the program gave, or none: 0.
+    pub fn base(&self) -> usize {
+        let memory = self.memory().filter(|memory| !memory.is_empty());
+        memory.map_or(self.base, |memory| memory.as_ptr().expose_provenance())
     }
 
     /// The handle of its own communicator.
