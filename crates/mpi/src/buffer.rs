@@ -191,6 +191,16 @@ impl Buffer<'_> {
     }
 }
 
+/// Whether some byte belongs to both.
+pub(crate) fn overlap(one: &Memory, other: &Memory) -> bool {
+    let range = |memory: &Memory| {
+        let start = memory.as_ptr().addr();
+        start..start + memory.len()
+    };
+    let (one, other) = (range(one), range(other));
+    one.start < other.end && other.start < one.end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

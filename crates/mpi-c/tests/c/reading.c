@@ -81,18 +81,17 @@ static void exchange(int step, int count, int in_place) {
 }
 
 struct pair {
-    double value;
-    int place;
+    int value, place;
 };
 
 /* Every rank has the greatest value somewhere, and all the same one elsewhere. */
 static void greatest(int count) {
     struct pair *mine = calloc((size_t)count, sizeof *mine), *found = calloc((size_t)count, sizeof *found);
-    for (int i = 0; i < count; i++) mine[i].value = i % (size + 1) == rank ? 7.5 : 1.25, mine[i].place = rank;
-    OK(MPI_Allreduce(mine, found, count, MPI_DOUBLE_INT, MPI_MAXLOC, MPI_COMM_WORLD));
+    for (int i = 0; i < count; i++) mine[i].value = i % (size + 1) == rank ? 7 : 1, mine[i].place = rank;
+    OK(MPI_Allreduce(mine, found, count, MPI_2INT, MPI_MAXLOC, MPI_COMM_WORLD));
     for (int i = 0; i < count; i++) {
         int at = i % (size + 1);
-        CHECK(found[i].value == (at < size ? 7.5 : 1.25) && found[i].place == (at < size ? at : 0));
+        CHECK(found[i].value == (at < size ? 7 : 1) && found[i].place == (at < size ? at : 0));
     }
     free(mine);
     free(found);
@@ -107,7 +106,7 @@ static void everything(int step, int count) {
         gather(step + 4, count, in_place, 1);
     }
     allreduce(step + 5, count / 8, 0, plus);
-    greatest(count / 4);
+    greatest(count);
 }
 
 /* From now on, no system call of this process reads another one's memory. */
@@ -140,7 +139,7 @@ int main(int argc, char **argv) {
         MPI_Comm world = MPI_COMM_WORLD, comm;
         OK(MPI_Comm_dup(world, &comm));
         for (int i = 0; i < 4; i++) OK(MPI_Barrier(comm));
-        int count = 60000 / size, n = count * size, in_place = first % 2;
+        int count = 80000 / size, n = count * size, in_place = first % 2;
         for (int i = 0; i < n; i++) own[i] = all[i] = value(0, rank, i);
         void *from = in_place ? MPI_IN_PLACE : own;
         switch (first / 2) {

@@ -34,7 +34,6 @@ pub(crate) use blocks::split;
 pub use operands::Reduction;
 pub(crate) use place::{Place, Sites};
 pub use reducing::Scan;
-pub(crate) use reducing::overlap;
 pub(crate) use spreading::{broadcast_by_tree, ring};
 
 use crate::abi;

@@ -11,7 +11,7 @@ use super::operands::{Reduction, deliver_parts, reduce_by_tree};
 use super::place::Place;
 use super::spreading::{ring, shares};
 use crate::abi;
-use crate::buffer::{OwnedBuffer, scratch};
+use crate::buffer::{OwnedBuffer, overlap, scratch};
 use crate::error::Result;
 use crate::process::Process;
 use crate::steps::Steps;
@@ -273,13 +273,4 @@ fn allreduce_by_ring(steps: &mut Steps, place: Place, of: &Reduction) -> Result<
     }
     ring(steps, place, &results, own);
     Ok(())
-}
-
-pub(crate) fn overlap(one: &Memory, other: &Memory) -> bool {
-    let range = |memory: &Memory| {
-        let start = memory.as_ptr().addr();
-        start..start + memory.len()
-    };
-    let (one, other) = (range(one), range(other));
-    one.start < other.end && other.start < one.end
 }

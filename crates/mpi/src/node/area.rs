@@ -353,6 +353,12 @@ impl Area {
         self.is_told.store(false, Relaxed);
     }
 
+    /// Whether processes may sleep until a phase that this one has published is complete.
+    #[inline]
+    pub(crate) fn has_sleepers(&self) -> bool {
+        !self.is_told.load(Relaxed) && self.word(SLEEPERS).load(Relaxed) != 0
+    }
+
     /// Returns the processes that sleep until a phase is complete which is complete now; the caller sends each of them a notice. To be
     /// called before this process waits or does other work, if it has published anything.
     #[inline]
@@ -430,6 +436,13 @@ impl Area {
     pub(crate) fn fails(&self, phase: u64) -> bool {
         let from = self.word(FAILED_FROM).load(SeqCst);
         from != 0 && !from <= phase
+    }
+
+    /// Likewise, where other processes' memory was read before: what these had reported before they changed it is seen.
+    #[cold]
+    pub(crate) fn fails_after_reads(&self, phase: u64) -> bool {
+        fence(SeqCst);
+        self.fails(phase)
     }
 
     /// The failure that a process has described, if one has.

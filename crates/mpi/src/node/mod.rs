@@ -21,6 +21,7 @@ mod call;
 mod creation;
 pub(crate) mod failure;
 pub(crate) mod operation;
+mod parts;
 mod reading;
 mod starting;
 pub(crate) mod state;

@@ -9,6 +9,7 @@ use causeway_sys::blocks::{Source, Target, copy_one};
 use super::area::{Area, CAPACITY, Compared};
 use super::call::{Call, SlotsOf};
 use super::failure::Failure;
+use super::parts::Parts;
 use super::reading::{self, Reading, Step};
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
@@ -70,44 +71,6 @@ pub(crate) enum Progress {
     Differs(u32),
     /// This rank's memory could not be read by a process that had read it before.
     Unread(u32),
-}
-
-/// Where the parts of memory lie that belong to each rank.
-#[derive(Debug)]
-pub(crate) enum Parts {
-    /// One behind the other, of so many bytes.
-    Even(usize),
-    /// One behind the other, up to these bounds.
-    Bounds(Vec<usize>),
-}
-
-impl Parts {
-    pub(crate) fn range(&self, rank: u32) -> Range<usize> {
-        let rank = rank as usize;
-        match self {
-            Self::Even(len) => rank * len..(rank + 1) * len,
-            Self::Bounds(bounds) => {
-                let start = if rank == 0 { 0 } else { bounds[rank - 1] };
-                start..bounds[rank]
-            }
-        }
-    }
-
-    fn longest(&self, ranks: u32) -> usize {
-        match self {
-            Self::Even(len) => *len,
-            Self::Bounds(_) => {
-                let lengths = (0..ranks).map(|rank| self.range(rank).len());
-                lengths.max().unwrap_or(0)
-            }
-        }
-    }
-
-    /// What a phase moves of a rank's part.
-    fn piece(&self, rank: u32, done: usize, step: usize) -> Range<usize> {
-        let Range { start, end } = self.range(rank);
-        (start + done).min(end)..(start + done + step).min(end)
-    }
 }
 
 /// An operation in progress.
@@ -245,6 +208,10 @@ impl Operation {
                 Compared::Differs(rank) => return Progress::Differs(rank),
             }
             if let What::Reading(reading) = &mut self.what {
+                // They can read while this process does.
+                if self.area.has_sleepers() {
+                    return Progress::Moved;
+                }
                 match reading.advance(&self.area, phase, self.at) {
                     Step::Over => {}
                     Step::Moved => return Progress::Moved,
@@ -268,10 +235,15 @@ impl Operation {
         }
     }
 
-    /// Whether it is only the beginning of one by messages, and a process has reported that this one fails.
+    /// Whether a process has reported that it fails, although it is over, and it is one of those for which that counts: only the beginning of one by messages, or one in which
+    /// processes read each other's memory. A process that gives such an operation up may change what another one still reads: it reports that before.
     #[inline]
     pub(crate) fn comes_too_late(&self) -> bool {
-        matches!(self.what, What::Agreement) && self.area.fails(self.first)
+        match self.what {
+            What::Agreement => self.area.fails(self.first),
+            What::Reading(_) => self.area.fails_after_reads(self.first + self.phases - 1),
+            _ => false,
+        }
     }
 
     /// Whether it is over and nothing is done, as a process could not read another one's memory: it is to be done by messages.

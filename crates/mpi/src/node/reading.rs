@@ -1,9 +1,9 @@
 //! Long operations in which processes read each other's memory (cross-memory attach), by themselves and without messages.
 //!
 //! The area only has addresses: in the first phase, each process publishes where its data lie, and reads what it needs of the others', beginning with the rank behind it, so
-//! that not all read from the same one first. A reduction is divided: each process reads the operands of its share from all, in pieces that stay in the cache, combines them, and
-//! publishes where the result lies; in the second phase, it reads the other shares. In the last phase nothing is read: when all have published it, none reads the others' memory
-//! any more.
+//! that not all read from the same one first. A reduction is divided: each process reads the operands of its share from all, in the order of ranks and in pieces that stay in the
+//! cache, combines them, and publishes where the result lies; in the second phase, it reads the other shares. In the last phase nothing is read: when all have published it, none reads the others' memory
+//! any more. A process that gives the operation up may change its memory earlier; it reports the failure before, and the others check for that after their last read.
 //!
 //! A process that cannot read another one's memory (other namespaces, a filter of system calls) publishes that in the next phase. As all see it, all do the operation by messages
 //! then, and later ones as well. The program's operands are still there: what is combined in their place is kept apart until all have read them.
@@ -14,9 +14,8 @@ use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 
 use super::area::Area;
-use super::operation::Parts;
-use crate::buffer::scratch;
-use crate::collective::overlap;
+use super::parts::Parts;
+use crate::buffer::{overlap, scratch};
 use crate::error;
 use crate::reduction::Kernel;
 

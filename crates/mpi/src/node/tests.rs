@@ -8,7 +8,8 @@ use proptest::prelude::*;
 use super::area::{Area, CAPACITY, DEPTH, len};
 use super::call::{self, Function};
 use super::failure::Failure;
-use super::operation::{Operation, Parts, Progress, What};
+use super::operation::{Operation, Progress, What};
+use super::parts::Parts;
 use super::reading::Reading;
 use crate::datatype::Basic;
 use crate::reduction::{Kernel, Op};
@@ -427,6 +428,42 @@ fn operations_before_a_failure_are_done() {
     }
     assert_eq!(barrier.run(), Progress::Over);
     assert!(begin(0, 2, What::Agreement).comes_too_late());
+}
+
+/// A process that gives an operation up changes its memory before another one has read it.
+#[test]
+fn bytes_of_a_process_that_has_given_up_are_no_result() {
+    let memory = Memory::zeroed(len(3));
+    let all = [0, 1, 2].map(|rank| {
+        let area = Area::new(memory.clone(), rank, 3);
+        area.allow_reading();
+        Arc::new(area)
+    });
+    // Longer than what is read at once.
+    let blocks = [0_u8, 1, 2].map(|rank| Memory::from_vec(vec![rank; 20_000]));
+    let mut operations = [0, 1, 2].map(|rank| {
+        let area = &all[rank];
+        let into = Memory::zeroed(60_000);
+        let what = What::Reading(Reading::gather(area, Some(blocks[rank].clone()), into));
+        let call = call::Call::new(Function::Allgather, 20_000);
+        Operation::new(Arc::clone(area), (0, call), (what, None))
+    });
+    let published = operations.each_mut().map(|operation| operation.run());
+    assert_eq!(
+        published,
+        [Progress::Waits, Progress::Waits, Progress::Moved]
+    );
+    // It has read a part of one block.
+    assert_eq!(operations[1].run(), Progress::Moved);
+    for rank in [0, 2] {
+        while operations[rank].run() == Progress::Moved {}
+        assert_eq!(operations[rank].run(), Progress::Waits);
+    }
+    assert!(!operations[1].comes_too_late());
+    all[0].report(&Failure::Lost(2), 0);
+    while operations[1].run() == Progress::Moved {}
+    assert_eq!(operations[1].run(), Progress::Over);
+    assert!(operations[1].comes_too_late());
 }
 
 #[test]
