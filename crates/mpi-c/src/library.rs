@@ -470,7 +470,11 @@ impl Handles<'_> {
         handle: Handle,
         writable: bool,
     ) -> Result<ProgramBuffer<'_>> {
-        let datatype = self.datatype(handle)?;
+        // Where there are no elements, programs also pass no datatype.
+        let datatype = match (count, handle) {
+            (0, abi::DATATYPE_NULL) => self.datatype(Basic::Byte.handle())?,
+            _ => self.datatype(handle)?,
+        };
         let count = count_of(count)?;
         if !datatype.is_committed() {
             return Err(Error::new(abi::ERR_TYPE, "the datatype is not committed"));

@@ -30,6 +30,7 @@ static void arguments(void) {
     int flag;
     REFUSED(MPI_Send(value, -1, MPI_INT, 0, 0, w), MPI_ERR_COUNT);
     REFUSED(MPI_Send(value, 1, MPI_DATATYPE_NULL, 0, 0, w), MPI_ERR_TYPE);
+    OK(MPI_Sendrecv(NULL, 0, MPI_DATATYPE_NULL, rank, 7, NULL, 0, MPI_DATATYPE_NULL, rank, 7, w, MPI_STATUS_IGNORE));
     REFUSED(MPI_Send(value, 1, (MPI_Datatype)(intptr_t)0x7fffffff, 0, 0, w), MPI_ERR_TYPE);
     REFUSED(MPI_Send(value, 1, MPI_INT, size, 0, w), MPI_ERR_RANK);
     REFUSED(MPI_Send(value, 1, MPI_INT, -77, 0, w), MPI_ERR_RANK);

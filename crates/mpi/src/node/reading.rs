@@ -98,12 +98,16 @@ impl Reading {
     }
 
     /// Each process's block, from `from` or its place in `into`, is copied to all.
-    pub(super) fn gather(area: &Area, from: Option<Memory>, into: Memory) -> Box<Self> {
+    pub(super) fn gather(
+        area: &Area,
+        from: Option<Memory>,
+        into: Memory,
+    ) -> error::Result<Box<Self>> {
         let len = into.len() / area.ranks as usize;
         let start = area.rank as usize * len;
         let own = || into.slice(start..start + len);
         let offered = from.clone().unwrap_or_else(own);
-        Self::new(What::Gather { from }, offered, into)
+        Ok(Self::new(What::Gather { from }, offered, into))
     }
 
     /// Equal parts are exchanged, in place if there is no `from`.

@@ -60,12 +60,12 @@ const READ_BY_ALLREDUCE: Limit = Limit {
 };
 
 impl Limit {
-    fn is_reached(&self, bytes: u64, area: &Area) -> bool {
-        bytes >= if area.ranks > 2 { self.more } else { self.two }
+    fn is_reached(&self, bytes: u64, ranks: u32) -> bool {
+        bytes >= if ranks > 2 { self.more } else { self.two }
     }
 
-    fn allows(&self, bytes: u64, area: &Area) -> bool {
-        bytes <= if area.ranks > 2 { self.more } else { self.two }
+    fn allows(&self, bytes: u64, ranks: u32) -> bool {
+        bytes <= if ranks > 2 { self.more } else { self.two }
     }
 }
 
@@ -141,21 +141,8 @@ fn staging_elsewhere(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
 /// What is done in an area, and data that are to be delivered in the end.
 type Begun = (What, Option<(Memory, OwnedBuffer)>);
 
-/// An operation in which processes read each other's blocks, if they do.
-#[inline(never)]
-fn read_blocks(
-    area: &Area,
-    from: Option<&Buffer<'_>>,
-    into: &Buffer<'_>,
-    reading: impl FnOnce(Option<Memory>, Memory) -> Result<Box<Reading>>,
-) -> Result<Option<Begun>> {
-    if !area.reads_memory() {
-        return Ok(None);
-    }
-    let from = from.map(Buffer::packed).transpose()?;
-    let (into, deliver) = staging(into, from.is_none())?;
-    Ok(Some((What::Reading(reading(from, into)?), deliver)))
-}
+/// An operation in which processes read each other's blocks.
+type ReadingOfBlocks = fn(&Area, Option<Memory>, Memory) -> Result<Box<Reading>>;
 
 impl Process {
     /// Begins an operation in the communicator's area, if it has one and `what` returns one. If it returns none, processes only compare their calls there.
@@ -188,6 +175,25 @@ impl Process {
         let operation = Operation::new(area, (number, call), what);
         let active = self.begin_operation(communicator, operation)?;
         Ok(active.map_or(Started::Done, Started::Active))
+    }
+
+    /// Begins an operation on blocks that are too long for the area: in it if processes read each other's memory.
+    #[inline(never)]
+    fn begin_on_long_blocks(
+        &mut self,
+        communicator: usize,
+        call: Call,
+        (from, into): (Option<&Buffer<'_>>, &Buffer<'_>),
+        reading: ReadingOfBlocks,
+    ) -> Result<Started> {
+        self.begin_in_area(communicator, call, |area| {
+            if !area.reads_memory() {
+                return Ok(None);
+            }
+            let from = from.map(Buffer::packed).transpose()?;
+            let (into, deliver) = staging(into, from.is_none())?;
+            Ok(Some((What::Reading(reading(area, from, into)?), deliver)))
+        })
     }
 
     /// Begins an operation in which processes read each other's memory.
@@ -321,7 +327,7 @@ impl Process {
         };
         let call = Call::new(Function::Bcast, bytes).with_root(root);
         self.begin_in_area(communicator, call, |area| {
-            if !BROADCAST.allows(bytes, area) {
+            if !BROADCAST.allows(bytes, area.ranks) {
                 return Ok(None);
             }
             let (memory, deliver) = match area.rank == root {
@@ -374,8 +380,8 @@ impl Process {
             let Some(kernel) = kernel else {
                 return Ok(None);
             };
-            if !REDUCTION.allows(bytes, area) {
-                let is_long = READ_BY_ALLREDUCE.is_reached(bytes, area);
+            if !REDUCTION.allows(bytes, area.ranks) {
+                let is_long = READ_BY_ALLREDUCE.is_reached(bytes, area.ranks);
                 if root.is_some() || !is_long || !area.reads_memory() {
                     return Ok(None);
                 }
@@ -441,7 +447,7 @@ impl Process {
                 return Ok(None);
             };
             let (from, into) = (from.memory.clone(), into.clone());
-            if !REDUCE_SCATTER.allows(bytes, area) {
+            if !REDUCE_SCATTER.allows(bytes, area.ranks) {
                 if !area.reads_memory() {
                     return Ok(None);
                 }
@@ -473,12 +479,10 @@ impl Process {
             check_equal(from.bytes()? as usize, block as usize)?;
         }
         let call = Call::new(Function::Allgather, block);
-        self.begin_in_area(communicator, call, |area| {
-            if !BLOCK.allows(block, area) {
-                return read_blocks(area, from, into, |from, into| {
-                    Ok(Reading::gather(area, from, into))
-                });
-            }
+        if !BLOCK.allows(block, ranks) {
+            return self.begin_on_long_blocks(communicator, call, (from, into), Reading::gather);
+        }
+        self.begin_in_area(communicator, call, |_| {
             let from = from.map(Buffer::packed).transpose()?;
             let (into, deliver) = staging(into, from.is_none())?;
             Ok(Some((What::Gather { from, into }, deliver)))
@@ -499,12 +503,10 @@ impl Process {
         }
         let block = bytes / u64::from(ranks);
         let call = Call::new(Function::Alltoall, block);
-        self.begin_in_area(communicator, call, |area| {
-            if !EXCHANGE.allows(bytes, area) {
-                return read_blocks(area, from, into, |from, into| {
-                    Reading::exchange(area, from, into)
-                });
-            }
+        if !EXCHANGE.allows(bytes, ranks) {
+            return self.begin_on_long_blocks(communicator, call, (from, into), Reading::exchange);
+        }
+        self.begin_in_area(communicator, call, |_| {
             let from = from.map(Buffer::packed).transpose()?;
             let parts = Parts::Even(block as usize);
             let (into, deliver) = staging(into, from.is_none())?;

@@ -219,7 +219,10 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> Doing {
             let operands = from.clone().unwrap_or(own);
             let to = into.clone();
             let what = match call.kind {
-                Kind::ReadGather => What::Reading(Reading::gather(area, from, to)),
+                Kind::ReadGather => {
+                    let reading = Reading::gather(area, from, to);
+                    What::Reading(reading.expect("memory"))
+                }
                 _ => What::Gather { from, into: to },
             };
             (what, into, expected.collect(), operands)
@@ -444,7 +447,8 @@ fn bytes_of_a_process_that_has_given_up_are_no_result() {
     let mut operations = [0, 1, 2].map(|rank| {
         let area = &all[rank];
         let into = Memory::zeroed(60_000);
-        let what = What::Reading(Reading::gather(area, Some(blocks[rank].clone()), into));
+        let reading = Reading::gather(area, Some(blocks[rank].clone()), into);
+        let what = What::Reading(reading.expect("memory"));
         let call = call::Call::new(Function::Allgather, 20_000);
         Operation::new(Arc::clone(area), (0, call), (what, None))
     });
