@@ -423,6 +423,30 @@ static void apart(void) {
     for (int i = 0; i < 2; i++) free(pieces[i]);
 }
 
+/* A process that only accesses its own memory sees what another one does there. */
+static void seen(void) {
+    MPI_Win win;
+    int *own = calloc(1, sizeof *own), found = 0, one = 1;
+    MPI_Aint at, first;
+    OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    OK(MPI_Win_attach(win, own, sizeof *own));
+    OK(MPI_Get_address(own, &at));
+    first = at;
+    OK(MPI_Bcast(&first, 1, MPI_AINT, 0, MPI_COMM_WORLD));
+    OK(MPI_Win_lock_all(0, win));
+    if (rank == size - 1) {
+        OK(MPI_Accumulate(&one, 1, MPI_INT, 0, first, 1, MPI_INT, MPI_REPLACE, win));
+        OK(MPI_Win_flush(0, win));
+    }
+    while (rank == 0 && !found) {
+        OK(MPI_Get_accumulate(NULL, 0, MPI_INT, &found, 1, MPI_INT, 0, at, 1, MPI_INT, MPI_NO_OP, win));
+        OK(MPI_Win_flush(0, win));
+    }
+    OK(MPI_Win_unlock_all(win));
+    OK(MPI_Win_free(&win));
+    free(own);
+}
+
 /* More bytes than any message holds at once. */
 /* Memory without bytes has the address that the program gave. */
 static void empty(void) {
@@ -503,6 +527,7 @@ int main(int argc, char **argv) {
     }
     if (can_share) shared();
     empty();
+    seen();
     dynamic();
     apart();
     OK(MPI_Finalize());

@@ -188,10 +188,12 @@ impl Process {
     pub fn flush(&mut self, handle: usize, rank: Option<i32>) -> Result<Waited<()>> {
         let window = self.window_mut(handle)?;
         let rank = rank.map(|rank| window.check_rank(rank)).transpose()?;
-        if window.is_direct() {
-            if window.order() {
-                self.progress();
-            }
+        let is_direct = window.is_direct();
+        // Also where there is nothing to wait for: a process may flush its own accesses until another one's are seen.
+        if window.order() {
+            self.progress();
+        }
+        if is_direct {
             return Ok(Waited::Done(()));
         }
         self.flush_notices(handle, rank)
