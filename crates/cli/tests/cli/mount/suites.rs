@@ -92,7 +92,7 @@ align = 1
 [weights]
 {weights}
 END
-                 seed=$(($(date +%j) * 10 + {round})); echo seed $seed
+                 seed=$(($(date +%s) / 86400 * 10 + {round})); echo seed $seed
                  {suites}/fsx -f settings -N {operations} -S $seed -P . {}/file 2>&1; rm {0}/file",
                 mounted.path().display()
             );
