@@ -99,7 +99,7 @@ impl Shm {
                     self.pending.push(peer);
                     self.polled.push(peer.index() as u32);
                     pair.polled = true;
-                    pair.last_active = self.polls;
+                    pair.last_active = self.looks;
                     Link::Live(pair)
                 }
                 Err(cause) => Link::Failed(cause),
@@ -389,7 +389,7 @@ impl Shm {
             Ok((peer, mut pair)) => {
                 pair.socket = Some(Arc::new(half.socket));
                 pair.polled = true;
-                pair.last_active = self.polls;
+                pair.last_active = self.looks;
                 self.polled.push(peer.index() as u32);
                 if let Some(entry) = self.peers.get_mut(peer) {
                     entry.link = Link::Live(pair);

@@ -187,6 +187,8 @@ pub struct Shm {
     /// Peers whose connection is about to be closed.
     failed: Vec<Peer>,
     polls: u64,
+    /// Looks at polled rings, one for each ring and poll.
+    looks: u64,
     relay: Relaying,
     /// The sleep that was announced on the doorbell, or 0.
     announced: u64,
@@ -261,6 +263,7 @@ impl Shm {
             pending: Vec::new(),
             failed: Vec::new(),
             polls: 0,
+            looks: 0,
             relay: Relaying::default(),
             announced: 0,
             sleeps: 0,

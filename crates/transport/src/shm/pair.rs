@@ -123,7 +123,7 @@ pub(super) struct Pair {
     asymmetric: bool,
     /// The peer supports pieces of split copies.
     knows_pieces: bool,
-    /// Whether the ring is in the list of polled ones, and in which poll it last had something.
+    /// Whether the ring is in the list of polled ones, and how many looks at rings there had been when it last had something.
     pub(super) polled: bool,
     /// Whether notification is enabled: the peer has to ring, which it also may while the ring is polled.
     pub(super) notification: bool,

@@ -19,7 +19,7 @@ impl Shm {
         pair.paused = false;
         if std::mem::take(&mut pair.set_aside) && !pair.polled {
             pair.polled = true;
-            pair.last_active = self.polls;
+            pair.last_active = self.looks;
             self.polled.push(peer.index() as u32);
         }
     }

@@ -19,7 +19,8 @@ use super::costs::{Copying, LARGE_BYTES};
 use super::doorbell::{self, BellMemory, SleepOn};
 use super::handshake::{HALF_OPEN_KEY, LISTENER_KEY};
 use super::intervals::{
-    ALWAYS_POLLED, AWAKE_POLLS, CLOCKED_SPINS, HANDSHAKE_POLLS, QUIET_POLLS, SOCKET_POLLS,
+    ALWAYS_POLLED, AWAKE_POLLS, CLOCKED_SPINS, HANDSHAKE_POLLS, QUIET_CHECK_POLLS, QUIET_LOOKS,
+    QUIET_LOOKS_NOTIFIED, SOCKET_POLLS,
 };
 use super::pair::{Pair, Stage};
 use super::peers::{Entry, Link};
@@ -69,6 +70,9 @@ impl Shm {
         if !self.failed.is_empty() {
             progress |= self.tear_down_failed(sink);
         }
+        if self.polled.len() > ALWAYS_POLLED && self.polls.is_multiple_of(QUIET_CHECK_POLLS) {
+            self.stop_polling_quiet();
+        }
         if self.attention || self.polls.is_multiple_of(SOCKET_POLLS) || self.is_meeting() {
             progress |= self.check_connections(now, sink);
         }
@@ -112,7 +116,7 @@ impl Shm {
         !self.pending.is_empty() && self.polls.is_multiple_of(HANDSHAKE_POLLS)
     }
 
-    /// Checks sockets and connections being made, and stops polling quiet rings.
+    /// Checks sockets and connections being made.
     pub(super) fn check_connections(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
         let now = self.clock.advance(now);
         self.attention = false;
@@ -120,9 +124,6 @@ impl Shm {
             self.check_pending(now);
         }
         let progress = self.check_sockets(sink);
-        if self.polled.len() > ALWAYS_POLLED {
-            self.stop_polling_quiet();
-        }
         progress | self.tear_down_failed(sink)
     }
 
@@ -140,6 +141,7 @@ impl Shm {
                 1
             }
         };
+        self.looks += self.polled.len() as u64;
         let mut progress = false;
         let mut at = 0;
         while let Some(&index) = self.polled.get(at) {
@@ -157,7 +159,7 @@ impl Shm {
                 continue;
             }
             if pair.consumer.is_ready() {
-                pair.last_active = self.polls;
+                pair.last_active = self.looks;
                 progress = true;
                 drain(pair, peer, most, sink);
                 pair.pace.looked(now);
@@ -202,7 +204,7 @@ impl Shm {
             return false;
         }
         self.taken_in_turn += 1;
-        pair.last_active = self.polls;
+        pair.last_active = self.looks;
         drain(pair, peer, 1, sink);
         pair.pace.looked(now);
         let after = (pair.failing.is_some(), pair.has_work());
@@ -233,12 +235,14 @@ impl Shm {
             };
             let peer = entry.peer;
             let Some(pair) = entry.pair() else { continue };
-            pair.last_active = self.polls;
+            pair.last_active = self.looks;
+            // Its second packet within the time that a ring is polled for.
+            let is_busy = pair.polled || self.polled.len() < ALWAYS_POLLED;
             if !pair.polled && !pair.set_aside {
                 pair.polled = true;
                 self.polled.push(index);
             }
-            if pair.notification && awake {
+            if pair.notification && awake && is_busy {
                 pair.notification = false;
                 pair.consumer.disable_notification();
             }
@@ -425,8 +429,14 @@ impl Shm {
     /// Stops polling rings that have been quiet: notification is enabled, and their senders ring
     /// from now on.
     fn stop_polling_quiet(&mut self) {
-        let (polls, peers) = (self.polls, &mut self.peers);
-        let quiet = |pair: &Pair| polls - pair.last_active > QUIET_POLLS;
+        let (looks, peers) = (self.looks, &mut self.peers);
+        let quiet = |pair: &Pair| {
+            let most = match pair.notification {
+                true => QUIET_LOOKS_NOTIFIED,
+                false => QUIET_LOOKS,
+            };
+            looks - pair.last_active > most
+        };
         let stopping = &mut self.stopping;
         self.polled.retain(|&index| {
             let Some(pair) = peers.at(index).and_then(|entry| entry.pair()) else {

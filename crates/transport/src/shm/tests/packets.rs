@@ -308,6 +308,52 @@ fn a_process_reaches_itself() {
     ));
 }
 
+/// Sixty-four peers have a packet each in every two thousand polls, so seldom that looking at all their rings in each poll costs more than
+/// being rung.
+#[test]
+fn rings_of_many_peers_that_seldom_send_are_not_polled_between_their_packets() {
+    const PEERS: usize = 64;
+    let (_folder, address) = place();
+    let mut server = Host::listening(ShmConfig::default(), &address);
+    let mut clients: Vec<(Host, Peer)> = (0..PEERS)
+        .map(|_| {
+            let mut client = Host::new(ShmConfig::default());
+            let peer = client.shm.connect(Instant::now(), &address).unwrap();
+            client.shm.send(peer, &[b"here I am"]).unwrap();
+            server.poll();
+            (client, peer)
+        })
+        .collect();
+    server.until("all packets arrive", |server| {
+        server.log.packets.len() == PEERS
+    });
+    for round in 0..20 {
+        server.log.packets.clear();
+        for (client, peer) in &mut clients {
+            client.shm.send(*peer, &[b"once more"]).unwrap();
+        }
+        for _ in 0..2000 {
+            server.poll();
+        }
+        assert_eq!(server.log.packets.len(), PEERS);
+        let polled = server.shm.polled.len();
+        assert!(polled <= 4, "round {round}: {polled} rings are polled");
+    }
+    // A peer that sends more often is polled again, and need not ring.
+    let (client, peer) = &mut clients[0];
+    for _ in 0..20 {
+        client.shm.send(*peer, &[b"often"]).unwrap();
+        for _ in 0..20 {
+            server.poll();
+        }
+    }
+    client.shm.send(*peer, &[b"the last"]).unwrap();
+    assert!(!crate::shm::doorbell::is_rung(&server.shm.bell));
+    let before = server.log.packets.len();
+    server.poll();
+    assert_eq!(server.log.packets.len(), before + 1);
+}
+
 /// In a process of its own, whose memory no other test changes.
 #[test]
 fn a_thousand_peers_are_served_and_idle_ones_cost_nothing() {
