@@ -120,15 +120,19 @@ fn checks(function: &Function) -> String {
             && !is_function
             && !["argc", "resultlen"].contains(&param.name.as_str())
             && base.is_some_and(|base| {
-                !base.contains(['*', ' ']) && !other.contains(&base) && !function.name.starts_with("T_")
+                !base.contains(['*', ' '])
+                    && !other.contains(&base)
+                    && !function.name.starts_with("T_")
             })
     };
     let values = function.params.iter().filter(is_value);
-    let checked = values.map(|param| format!(
+    let checked = values.map(|param| {
+        format!(
             "not_null({}, \"{}\")?; ",
             identifier(&param.name),
             param.name
-        ));
+        )
+    });
     String::from_iter(checked)
 }
 
