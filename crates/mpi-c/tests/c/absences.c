@@ -1,5 +1,5 @@
 /* Null pointers where a call writes a value or reads a handle: an error of the class MPI_ERR_ARG that names the argument, and nothing is done. Besides, error handlers that
- * change the code, and texts of the program's codes. */
+ * change the code, texts of the program's codes, and the datatypes that MPI_Compare_and_swap takes. */
 #include "check.h"
 
 static MPI_Comm comm;
@@ -123,6 +123,35 @@ static void texts(void) {
     OK(MPI_Comm_free_keyval(&key));
 }
 
+/* Only one element of a predefined type whose equal values have equal bytes is compared. */
+static void compared(void) {
+    char from[64] = {1}, with[64] = {0}, into[64], *base;
+    MPI_Win win;
+    MPI_Datatype four, refused[] = {MPI_FLOAT, MPI_DOUBLE, MPI_LONG_DOUBLE, MPI_C_DOUBLE_COMPLEX, MPI_2INT, MPI_DATATYPE_NULL};
+    MPI_Datatype taken[] = {MPI_BYTE, MPI_CHAR, MPI_C_BOOL, MPI_SHORT, MPI_INT, MPI_INT64_T, MPI_AINT, MPI_COUNT};
+    enum { REFUSED_TYPES = sizeof refused / sizeof *refused, TAKEN_TYPES = sizeof taken / sizeof *taken };
+    OK(MPI_Type_contiguous(4, MPI_BYTE, &four));
+    OK(MPI_Type_commit(&four));
+    refused[REFUSED_TYPES - 1] = four;
+    OK(MPI_Win_allocate(64, 1, MPI_INFO_NULL, comm, &base, &win));
+    OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+    memset(base, 0, 64);
+    OK(MPI_Win_lock_all(0, win));
+    for (int i = 0; i < REFUSED_TYPES; i++) CHECK(class_of(MPI_Compare_and_swap(from, with, into, refused[i], rank, 0, win)) == MPI_ERR_TYPE);
+    OK(MPI_Win_flush_all(win));
+    CHECK(base[0] == 0);
+    for (int i = 0; i < TAKEN_TYPES; i++) {
+        OK(MPI_Compare_and_swap(from, with, into, taken[i], rank, 0, win));
+        OK(MPI_Win_flush_all(win));
+        CHECK(base[0] == 1 && into[0] == 0);
+        memset(base, 0, 64);
+        OK(MPI_Win_sync(win));
+    }
+    OK(MPI_Win_unlock_all(win));
+    OK(MPI_Win_free(&win));
+    OK(MPI_Type_free(&four));
+}
+
 int main(int argc, char **argv) {
     begin(&argc, &argv);
     OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
@@ -133,6 +162,7 @@ int main(int argc, char **argv) {
     requests();
     changed();
     texts();
+    compared();
     OK(MPI_Comm_free(&comm));
     OK(MPI_Finalize());
     return 0;
