@@ -79,18 +79,18 @@ fn object(function: &Function) -> String {
         ("File_open" | "File_delete" | "Register_datarep" | "Register_datarep_c", _) => {
             return "Object::File(causeway_mpi::abi::FILE_NULL)".to_owned();
         }
-        ("File_close", _) => return "Object::File(unsafe { fh.read() })".to_owned(),
+        ("File_close", _) => return "Object::File(unsafe { read_or_null(fh) })".to_owned(),
         // What makes a first object has an argument for the handler of its errors.
         ("Session_init" | "Comm_create_from_group" | "Intercomm_create_from_groups", _) => {
             return "Object::Handler(errhandler)".to_owned();
         }
         // A handle that is set to null when the object is freed.
         ("Comm_free" | "Comm_disconnect", _) => {
-            return "Object::Communicator(unsafe { comm.read() })".to_owned();
+            return "Object::Communicator(unsafe { read_or_null(comm) })".to_owned();
         }
-        ("Win_free", _) => return "Object::Window(unsafe { win.read() })".to_owned(),
+        ("Win_free", _) => return "Object::Window(unsafe { read_or_null(win) })".to_owned(),
         ("Session_finalize", _) => {
-            return "Object::Session(unsafe { session.read() })".to_owned();
+            return "Object::Session(unsafe { read_or_null(session) })".to_owned();
         }
         (_, Some(file)) => return format!("Object::File({})", file.name),
         _ => {}
@@ -106,6 +106,34 @@ fn object(function: &Function) -> String {
         (_, _, Some(param)) => format!("Object::Window({})", identifier(&param.name)),
         (None, None, None) => "Object::None".to_owned(),
     }
+}
+
+/// Refuses null where the function reads or writes one value. The standard allows it for statuses and the arguments of `main`; lengths
+/// of texts are left out if a program does not want them.
+fn checks(function: &Function) -> String {
+    let is_value = |param: &&Param| {
+        let base = param.ty.strip_suffix('*').map(str::trim);
+        let other = ["void", "char", "MPI_Status"];
+        // Functions may be none.
+        let is_function = rust_type(param, false) == "Callback";
+        param.array.is_empty()
+            && !is_function
+            && !["argc", "resultlen"].contains(&param.name.as_str())
+            && base.is_some_and(|base| {
+                !base.contains(['*', ' '])
+                    && !other.contains(&base)
+                    && !function.name.starts_with("T_")
+            })
+    };
+    let values = function.params.iter().filter(is_value);
+    let checked = values.map(|param| {
+        format!(
+            "not_null({}, \"{}\")?; ",
+            identifier(&param.name),
+            param.name
+        )
+    });
+    String::from_iter(checked)
 }
 
 /// Whether a launcher is shown the calls of a function: those that communicate, or wait.
@@ -211,17 +239,18 @@ fn write_function(
         module,
         function.name.to_lowercase()
     );
+    let checks = checks(function);
     let body = match direct {
         // SAFETY comments stand here once for all of them: see `exports`.
         Some(_) => format!("unsafe {{ {target} }}"),
         None if is_observed(function) => format!(
             "let call_ = || {}; let began = begin(call_()); \
-             let result = call(\"{name}\", {}, || unsafe {{ {target} }}); end(began, call_); result",
+             let result = call(\"{name}\", {}, || {{ {checks}unsafe {{ {target} }} }}); end(began, call_); result",
             observed_call(function, name, number, large),
             object(function)
         ),
         None => format!(
-            "call(\"{name}\", {}, || unsafe {{ {target} }})",
+            "call(\"{name}\", {}, || {{ {checks}unsafe {{ {target} }} }})",
             object(function)
         ),
     };

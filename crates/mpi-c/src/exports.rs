@@ -17,6 +17,6 @@ use causeway_mpi::record::run::call::NONE;
 
 use crate::library::{Object, call};
 use crate::observed::{Call, begin, end};
-use crate::types::{Callback, Handle, Numbers, NumbersOut, Status};
+use crate::types::{Callback, Handle, Numbers, NumbersOut, Status, not_null, read_or_null};
 
 include!(concat!(env!("OUT_DIR"), "/functions.rs"));

@@ -27,12 +27,13 @@ pub(crate) fn call_operation(call: &Call, mut datatype: Handle) {
 }
 
 /// Calls an error handler of the program's.
-pub(crate) fn call_handler(function: usize, handle: &mut Handle, code: c_int) {
+pub(crate) fn call_handler(function: usize, handle: &mut Handle, mut code: c_int) -> c_int {
     type Function = unsafe extern "C" fn(*mut Handle, *mut c_int, ...);
     let function = std::ptr::with_exposed_provenance::<c_void>(function);
     // SAFETY: the program gave this function to `MPI_Comm_create_errhandler` or its like, with this type.
     unsafe {
         let function = (&raw const function).cast::<Function>().read();
-        function(handle, &mut { code });
+        function(handle, &mut code);
     }
+    code
 }

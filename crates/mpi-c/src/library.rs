@@ -675,7 +675,8 @@ pub(crate) fn call(name: &'static str, object: Object, body: impl FnOnce() -> Re
     }
 }
 
-/// Has the error handler of the object concerned deal with an error.
+/// Has the error handler of the object concerned deal with an error. Returns the code that the call returns: a program's
+/// handler gets it by a pointer, and may change it (MPI 5.0 §9.3).
 #[cold]
 #[inline(never)]
 pub(crate) fn handle(name: &'static str, object: Object, error: &Error) -> c_int {
@@ -695,11 +696,10 @@ pub(crate) fn handle(name: &'static str, object: Object, error: &Error) -> c_int
         Ok(library.handler_of(object))
     });
     match found.unwrap_or(FoundHandler::Predefined(abi::ERRORS_ARE_FATAL)) {
-        FoundHandler::Predefined(abi::ERRORS_RETURN) => {}
+        FoundHandler::Predefined(abi::ERRORS_RETURN) => code,
         FoundHandler::Predefined(_) => abort_program(name, error),
         FoundHandler::Program(function, mut handle) => call_handler(function, &mut handle, code),
     }
-    code
 }
 
 /// The error handler that is set.

@@ -119,6 +119,29 @@ pub(crate) unsafe fn write_empty_status(into: *mut Status) {
     }
 }
 
+/// Refuses a null pointer where a call reads or writes one value: its argument of this name.
+#[inline]
+pub(crate) fn not_null<T>(pointer: *mut T, argument: &str) -> Result<()> {
+    match pointer.is_null() {
+        true => Err(missing(argument)),
+        false => Ok(()),
+    }
+}
+
+#[cold]
+fn missing(argument: &str) -> Error {
+    Error::new(abi::ERR_ARG, format!("{argument} is NULL"))
+}
+
+/// The handle at this place; the null pointer, which the call will refuse, stands for no handle.
+///
+/// # Safety
+/// `from` is null or valid for reads.
+pub(crate) unsafe fn read_or_null(from: *const Handle) -> Handle {
+    // SAFETY: as the caller promises.
+    unsafe { from.as_ref() }.map_or(0, |handle| *handle)
+}
+
 /// An array of counts or displacements, as the function's width has them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Numbers {

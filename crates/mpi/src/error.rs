@@ -269,11 +269,12 @@ impl Codes {
         }
     }
 
-    /// The text of a code, with that of its latest error.
+    /// The text of a code: the one that the program has given it, or the class's with that of its latest error.
     pub fn text_of(&self, code: i32) -> Result<String> {
         self.class_of(code)?;
         let mut text = match self.added.get(&code) {
-            Some((_, text)) => text.clone(),
+            Some((_, text)) if !text.is_empty() => return Ok(text.clone()),
+            Some(_) => String::new(),
             None => standard_text(code).unwrap_or_default().to_owned(),
         };
         if let Some(latest) = self.latest.get(&code) {
@@ -320,6 +321,7 @@ mod tests {
             .set_text(code, "too hot".into())
             .expect("it was added");
         assert_eq!(codes.class_of(code).expect("known"), class);
+        codes.note("MPI_Comm_dup", &Error::new(code, "of a copy function"));
         assert_eq!(codes.text_of(code).expect("known"), "too hot");
         assert!(codes.set_text(abi::ERR_RANK, String::new()).is_err());
         assert!(codes.class_of(code + 1).is_err());

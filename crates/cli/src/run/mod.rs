@@ -13,6 +13,7 @@ mod job_rank;
 mod pmi;
 mod programs;
 
+use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
@@ -82,16 +83,15 @@ pub(crate) struct Arguments {
     /// Serve the process that has started this command, which speaks over standard input
     #[arg(long, hide = true, conflicts_with = "program")]
     attach: bool,
-    /// The program
-    #[arg(value_name = "PROGRAM", required_unless_present = "attach")]
-    program: Option<PathBuf>,
-    /// Its arguments
+    /// The program, and its arguments: all that follows it, also what looks like an option of this command
+    // One argument of the parser's: between two, options would be this command's.
     #[arg(
-        value_name = "ARGUMENT",
+        value_names = ["PROGRAM", "ARGUMENT"],
+        num_args = 1..,
         trailing_var_arg = true,
-        allow_hyphen_values = true
+        required_unless_present = "attach"
     )]
-    arguments: Vec<std::ffi::OsString>,
+    program: Vec<OsString>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -119,11 +119,12 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
     };
     let job = Job::new((arguments.label, universe), place, shown, sender);
     let job = Arc::new(job);
-    let expected = match arguments.program {
-        Some(program) => {
+    let mut program = arguments.program.into_iter();
+    let expected = match program.next() {
+        Some(path) => {
             let program = Program {
-                path: program,
-                arguments: arguments.arguments,
+                path: path.into(),
+                arguments: program.collect(),
                 processes: arguments.processes,
                 directory: None,
             };

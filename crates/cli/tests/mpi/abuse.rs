@@ -18,6 +18,16 @@ fn wrong_arguments_and_much_of_everything() {
 }
 
 #[test]
+fn null_pointers_are_refused_and_error_handlers_decide_what_calls_return() {
+    let program = compile("absences");
+    for processes in [1, 3] {
+        let output = run(processes, &program, &[]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{processes}: {errors}");
+    }
+}
+
+#[test]
 fn a_killed_rank_is_an_error_of_every_family_of_calls() {
     let program = compile("death-families");
     let scratch = tempfile::tempdir().expect("a directory");

@@ -36,6 +36,28 @@ fn state_of_the_whole_process_is_unchanged() {
     }
 }
 
+/// Also if they are spelled like options of the launcher's.
+#[test]
+fn what_follows_a_program_is_its_own() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    let program = scratch.path().join("program");
+    std::fs::write(&program, "#!/bin/sh\nprintf '%s\\n' \"$*\"\n").expect("a script");
+    let may_run = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+    std::fs::set_permissions(&program, may_run).expect("its mode");
+    for arguments in [&["-n", "5", "--label"][..], &["--", "-n"], &["--help"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_causeway"))
+            .args(["run", "-n", "2"])
+            .arg(&program)
+            .args(arguments)
+            .output()
+            .expect("it starts");
+        succeeded(&output, "the script");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let line = format!("{}\n", arguments.join(" "));
+        assert_eq!(said, line.repeat(2));
+    }
+}
+
 #[test]
 fn an_abort_is_no_success_whatever_its_code() {
     let program = compile("absent");

@@ -57,6 +57,7 @@ impl Access {
     pub(crate) fn new(opened: Opened, writes: bool, position: u64, stream: Memory) -> Result<Self> {
         let last = position.checked_add(stream.len() as u64);
         let last = last.ok_or_else(|| Error::new(abi::ERR_DISP, "the offset is too large"))?;
+        opened.view.check(&(position..last))?;
         let span = match stream.is_empty() {
             true => 0..0,
             false => opened.view.offset_of(position)?..opened.view.offset_of(last - 1)? + 1,
@@ -78,8 +79,8 @@ impl Access {
     fn within(&self, window: &Range<u64>) -> Result<Range<u64>> {
         let view = &self.opened.view;
         let clamp = |position: u64| position.clamp(self.position, self.end());
-        let from = clamp(view.data_before(window.start)?);
-        let to = clamp(view.data_before(window.end)?);
+        let from = clamp(view.data_before(window.start, self.position)?);
+        let to = clamp(view.data_before(window.end, self.position)?);
         Ok(from..to.max(from))
     }
 

@@ -170,6 +170,8 @@ pub struct View {
     unit: u64,
     /// The file type as it lies in the file.
     tile: Datatype,
+    /// Whether data of a tile lie behind data of the next one.
+    reaches_back: bool,
 }
 
 /// Pieces of a file type that its check reads: in one with more, only the order of the first ones is checked.
@@ -193,10 +195,13 @@ impl View {
             representation: Representation::Native,
             unit: 1,
             tile: Basic::Byte.into(),
+            reaches_back: false,
         }
     }
 
-    /// A view, if there can be one of this kind. Its parts must not overlap if it is `written`.
+    /// A view, if there can be one of this kind. Its parts must not overlap if it is `written`. MPI demands this, and that
+    /// displacements do not decrease, of one file type: several in a row, closer than their data, may do both. HDF5 makes such types, and
+    /// transfers one at a time.
     pub fn new(
         displacement: i64,
         etype: Datatype,
@@ -220,20 +225,31 @@ impl View {
                 "the file type does not consist of whole elementary types",
             ));
         }
+        if tile.extent() < 0 {
+            return Err(bad("the file type's extent is negative"));
+        }
         let elements = Elements::new(tile.clone(), 2)?;
         let mut cursor = elements.cursor(0);
         let (mut from, mut end) = (0, 0);
+        let mut reaches_back = false;
         for _ in 0..MOST_CHECKED {
+            let is_first = cursor.position() < tile.size();
             let Some(piece) = cursor.next_piece(u64::MAX) else {
                 break;
             };
-            if piece.offset < from {
-                return Err(bad("the file type's displacements decrease"));
-            }
-            if written && piece.offset < end {
-                return Err(bad(
-                    "the file type overlaps itself, and the file is written",
-                ));
+            let decreases = piece.offset < from;
+            let overlaps = written && piece.offset < end;
+            match (decreases, overlaps) {
+                (true, _) if is_first => return Err(bad("the file type's displacements decrease")),
+                (_, true) if is_first => {
+                    let text = "the file type overlaps itself, and the file is written";
+                    return Err(bad(text));
+                }
+                (false, false) => {}
+                _ => {
+                    reaches_back = true;
+                    break;
+                }
             }
             (from, end) = (piece.offset, piece.offset + piece.len as i64);
         }
@@ -244,6 +260,7 @@ impl View {
             representation,
             unit,
             tile,
+            reaches_back,
         })
     }
 
@@ -273,6 +290,21 @@ impl View {
         }
     }
 
+    /// Refuses to transfer the data at these positions at once if they lie in several tiles that reach into each other: all that
+    /// transfers assumes that what lies behind in the data lies behind in the file.
+    pub(crate) fn check(&self, positions: &Range<u64>) -> Result<()> {
+        let size = self.tile.size().max(1);
+        let tile_of = |position: u64| position / size;
+        if !self.reaches_back
+            || positions.is_empty()
+            || tile_of(positions.start) == tile_of(positions.end - 1)
+        {
+            return Ok(());
+        }
+        let text = "data of more than one file type, which overlap or are not in the file's order: the file type's extent ends before its data";
+        Err(Error::new(abi::ERR_UNSUPPORTED_OPERATION, text))
+    }
+
     fn place(&self, offset: i64) -> u64 {
         // Both were checked to fit when the tiles were counted; displacements do not decrease from 0 on.
         self.displacement + offset.max(0) as u64
@@ -286,6 +318,7 @@ impl View {
         most: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<u64> {
+        self.check(&positions)?;
         let elements = self.tiles(positions.end)?;
         let mut cursor = elements.cursor(positions.start);
         for _ in 0..most {
@@ -312,8 +345,9 @@ impl View {
         }
     }
 
-    /// How many bytes of the data lie in the first `end` bytes of the file.
-    pub(crate) fn data_before(&self, end: u64) -> Result<u64> {
+    /// How many bytes of the data lie in the first `end` bytes of the file; if tiles reach into each other, as far as that tile is concerned in
+    /// which the data's byte at `position` lies.
+    pub(crate) fn data_before(&self, end: u64, position: u64) -> Result<u64> {
         let (size, extent) = (self.tile.size(), self.tile.extent());
         let Some(end) = end.checked_sub(self.displacement).filter(|_| size > 0) else {
             return Ok(0);
@@ -324,13 +358,12 @@ impl View {
             return Ok(0);
         };
         let tile = match u64::try_from(extent) {
+            _ if self.reaches_back => position / size,
             Ok(extent) if extent > 0 => behind / extent,
             _ => 0,
         };
-        // Tiles may reach into each other: the data of the one before may end behind this one's beginning, in which case they
-        // decrease, which views must not. So only this tile is looked into.
         let elements = Elements::new(self.tile.clone(), 1)?;
-        let within = end - tile * extent.max(0) as u64;
+        let within = end.saturating_sub(tile.saturating_mul(extent.max(0) as u64));
         let (mut low, mut high) = (0, size);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -357,7 +390,7 @@ impl View {
 
     /// The first offset in elementary types at or behind the end of a file of so many bytes.
     pub(crate) fn end_of_file(&self, size: u64) -> Result<u64> {
-        Ok(self.data_before(size)?.div_ceil(self.unit))
+        Ok(self.data_before(size, 0)?.div_ceil(self.unit))
     }
 }
 
@@ -396,7 +429,7 @@ mod tests {
             }
             for end in 0..model[49] {
                 let before = model.iter().filter(|offset| **offset < end).count();
-                assert_eq!(view.data_before(end).expect("it fits"), before as u64);
+                assert_eq!(view.data_before(end, 0).expect("it fits"), before as u64);
             }
         }
     }
@@ -415,6 +448,40 @@ mod tests {
         assert!(make(&[-4, 8], 4, false).is_err());
         assert!(make(&[0, 2], 4, false).is_ok());
         assert!(make(&[0, 2], 4, true).is_err());
+    }
+
+    #[test]
+    fn file_types_that_reach_into_the_next_one_are_transferred_one_at_a_time() {
+        let byte = Datatype::from(Basic::Byte);
+        let pieces = Datatype::hindexed_block(2, &[0, 100], &byte, Width::Int).expect("a type");
+        let view = view(
+            10,
+            Datatype::resized(&pieces, 0, 3, Width::Int).expect("a type"),
+        );
+        for (tile, offsets) in [[10, 11, 110, 111], [13, 14, 113, 114]].iter().enumerate() {
+            let first = 4 * tile as u64;
+            for (position, offset) in (first..).zip(offsets) {
+                assert_eq!(view.offset_of(position).expect("it fits"), *offset);
+            }
+            for end in [0, offsets[0], offsets[1], 112, 200] {
+                let before = offsets.iter().filter(|offset| **offset < end).count() as u64;
+                let found = view.data_before(end, first + 2).expect("it fits");
+                assert_eq!(
+                    found.clamp(first, first + 4) - first,
+                    before,
+                    "{tile} {end}"
+                );
+            }
+            let mut extents = Vec::new();
+            view.extents(first..first + 4, 9, &mut extents)
+                .expect("it lies in one");
+            assert_eq!(extents.len(), 2);
+            let error = view.extents(first + 3..first + 5, 9, &mut extents);
+            assert_eq!(
+                error.expect_err("two").code(),
+                abi::ERR_UNSUPPORTED_OPERATION
+            );
+        }
     }
 
     #[test]

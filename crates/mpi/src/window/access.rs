@@ -108,7 +108,7 @@ impl Access<'_> {
             Action::Put => Update::combine(Op::Replace, Basic::Byte),
             Action::Get => Update::combine(Op::NoOp, Basic::Byte),
             Action::Combine(op) => Update::combine(op, self.basic()?),
-            Action::CompareAndSwap => basic_of(self.datatype).map(Update::compare_and_swap),
+            Action::CompareAndSwap => Update::compare_and_swap(self.datatype),
         }
     }
 

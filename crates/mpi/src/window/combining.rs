@@ -6,7 +6,7 @@ use causeway_wire::window::{COMPARE_AND_SWAP, Run};
 
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
-use crate::datatype::{Basic, Datatype, Elements};
+use crate::datatype::{Basic, Datatype, Elements, Form, Scalar};
 use crate::error::{Error, Result};
 use crate::reduction::{Kernel, Op};
 
@@ -40,8 +40,23 @@ impl Update {
         Ok(Self::new(UpdateOp::Combine(kernel, op), basic))
     }
 
-    /// Comparing, and swapping equal elements (MPI 5.0 §12.3.4).
-    pub(super) fn compare_and_swap(basic: Basic) -> Self {
+    /// Comparing one element, and swapping it if it is equal (MPI 5.0 §12.3.4): of a predefined type that is no floating-point, complex
+    /// or pair type, whose equal values may have different bytes.
+    pub(super) fn compare_and_swap(datatype: &Datatype) -> Result<Self> {
+        use Scalar::{C16, C32, C64, C128, CLong, F16, F32, F64, F128, FLong};
+        let is_exact = |basic: &Basic| match basic.form() {
+            Form::One(F16 | F32 | F64 | FLong | F128 | C16 | C32 | C64 | CLong | C128) => false,
+            Form::One(_) => true,
+            Form::Pair(..) => false,
+        };
+        let basic = datatype.basic().filter(is_exact).ok_or_else(|| {
+            let text = "only integers, logical values, bytes and characters of predefined types are compared and swapped";
+            Error::new(abi::ERR_TYPE, text)
+        })?;
+        Ok(Self::swapping(basic))
+    }
+
+    fn swapping(basic: Basic) -> Self {
         Self::new(UpdateOp::CompareAndSwap, basic)
     }
 
@@ -72,7 +87,7 @@ impl Update {
     pub(super) fn from_numbers(operation: u16, datatype: u16) -> Option<Self> {
         let basic = Basic::from_handle(datatype.into())?;
         match operation {
-            COMPARE_AND_SWAP => Some(Self::compare_and_swap(basic)),
+            COMPARE_AND_SWAP => Some(Self::swapping(basic)),
             op => Self::combine(Op::from_handle(op.into())?, basic).ok(),
         }
     }
@@ -354,7 +369,7 @@ mod tests {
     #[test]
     fn elements_are_compared_and_swapped() {
         let memory = Memory::from_vec(vec![1, 2, 3, 4]);
-        let act = Update::compare_and_swap(Basic::Int8);
+        let act = Update::swapping(Basic::Int8);
         let mut old = [0];
         act.apply(
             &memory,
