@@ -5,7 +5,7 @@
 //! ```
 //!
 //! Each entry is simulated/printed, in seconds, with `=` after those within 15 %; a strategy that the thesis does not have is only simulated.
-//! After the table it prints how many entries a factor for each strategy, each workload, or both could meet. All of it takes half a
+//! After the table it prints how many entries a factor for each strategy, each workload, or both could meet, chosen with all of them in view. All of it takes half a
 //! minute of processor time for each seed. `seeds=N`, `workloads=5,12` and `strategies=SB,PB` choose what is run; `span=120` shortens
 //! programs so that an entry takes about 120 s of virtual time. The word `or` begins another model, from the profile's values again; at
 //! the end it then prints how many entries are met if each strategy, workload or entry has the model that suits it best. The word `verdicts`
@@ -204,13 +204,12 @@ fn print_met_by_any(met: &[Vec<bool>], runs: &Runs) {
     }
 }
 
-/// How many entries are met if times are divided by a factor for each strategy, each workload, or
-/// both (`free`), chosen with all entries in view: the most that one overhead for each strategy and
-/// another length of each workload could change. An entry is its strategy, its workload and its
-/// logarithm.
+/// How many entries are met if times are divided by a factor for each strategy, each workload, or both (`free`), chosen with all
+/// entries in view. An entry is its strategy, its workload and its logarithm.
 ///
-/// Each factor in turn takes the value that meets the most, until a round meets no more; from
-/// several beginnings.
+/// With one kind of factor this is the most that there can be, as each has entries of its own. With both it is the most that a search
+/// finds: strategies' and workloads' factors by turns take the values that meet the most, until a round meets no more, from many
+/// beginnings.
 fn met_with_factors(
     entries: &[(usize, usize, f64)],
     strategies: usize,
@@ -218,46 +217,60 @@ fn met_with_factors(
 ) -> usize {
     let mut random = Random::new(1);
     let workloads = entries.iter().map(|entry| entry.1 + 1).max().unwrap_or(0);
-    let is_free = |place: usize| match place < strategies {
-        true => free.0,
-        false => free.1,
-    };
-    let met = |factors: &[f64]| {
-        let apart = |(strategy, workload, log): &(usize, usize, f64)| {
-            (log - factors[*strategy] - factors[strategies + workload]).exp() - 1.0
-        };
-        entries
-            .iter()
-            .filter(|entry| apart(entry).abs() <= 0.15)
-            .count()
-    };
+    let (mut of_strategy, mut of_workload) = (vec![0.0; strategies], vec![0.0; workloads]);
     let mut most = 0;
-    for beginning in 0..60 {
-        let mut factors: Vec<f64> = (0..strategies + workloads)
-            .map(|place| match beginning > 0 && is_free(place) {
-                true => random.below(600) as f64 / 1e3 - 0.3,
-                false => 0.0,
-            })
-            .collect();
-        let mut here = met(&factors);
+    let beginnings = match free {
+        (true, true) => 4_000,
+        _ => 1,
+    };
+    for _ in 0..beginnings {
+        of_strategy.fill(0.0);
+        for factor in &mut of_workload {
+            *factor = match free {
+                (true, true) => random.below(1_200) as f64 / 1e3 - 0.6,
+                _ => 0.0,
+            };
+        }
+        let mut before = None;
         loop {
-            let before = here;
-            for place in (0..factors.len()).filter(|&place| is_free(place)) {
-                let mut best = (here, factors[place]);
-                for step in -50..=50 {
-                    factors[place] = f64::from(step) / 50.0;
-                    let found = met(&factors);
-                    if found > best.0 {
-                        best = (found, factors[place]);
-                    }
+            let mut met = 0;
+            if free.0 {
+                met = 0;
+                for (strategy, factor) in of_strategy.iter_mut().enumerate() {
+                    let own = entries.iter().filter(|entry| entry.0 == strategy);
+                    let left = own.map(|entry| entry.2 - of_workload[entry.1]);
+                    met += best_factor(&left.collect::<Vec<_>>(), factor);
                 }
-                (here, factors[place]) = best;
             }
-            if here == before {
+            if free.1 {
+                met = 0;
+                for (workload, factor) in of_workload.iter_mut().enumerate() {
+                    let own = entries.iter().filter(|entry| entry.1 == workload);
+                    let left = own.map(|entry| entry.2 - of_strategy[entry.0]);
+                    met += best_factor(&left.collect::<Vec<_>>(), factor);
+                }
+            }
+            most = most.max(met);
+            if before >= Some(met) {
                 break;
             }
+            before = Some(met);
         }
-        most = most.max(here);
+    }
+    most
+}
+
+/// Sets a logarithm of a factor to the one that brings the most of these logarithms within 15 %. Returns their number.
+fn best_factor(logarithms: &[f64], factor: &mut f64) -> usize {
+    let (low, high) = (0.85_f64.ln() - 1e-12, 1.15_f64.ln() + 1e-12);
+    let mut most = 0;
+    // Where most intervals overlap, one of them begins.
+    for candidate in logarithms.iter().map(|logarithm| logarithm - high) {
+        let met = |logarithm: &&f64| (low..=high).contains(&(*logarithm - candidate));
+        let met = logarithms.iter().filter(met).count();
+        if met > most {
+            (most, *factor) = (met, candidate);
+        }
     }
     most
 }

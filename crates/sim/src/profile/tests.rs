@@ -3,6 +3,7 @@
 use super::edit::{Entry, entries};
 use super::*;
 use crate::coscheduling::costs::Costs;
+use crate::substrates;
 
 /// The text of a shipped profile with the first line that begins with `from` replaced, and that line's number.
 fn changed(from: &str, to: &str) -> (String, usize) {
@@ -90,13 +91,47 @@ fn sources_that_relate_to_other_profiles_are_true() {
     assert!(related > 90, "{related}");
 }
 
+/// Sources other than the thesis, by their beginnings: systems and parts whose documentation gives the value.
+const OTHER_SOURCES: [&str; 19] = [
+    "Solaris, ",
+    "Ultra Enterprise 1",
+    "UltraSPARC",
+    "S-Bus",
+    "Myrinet",
+    "LANai 7",
+    "Pentium",
+    "PCI 2.1",
+    "Fore SBA-200",
+    "ATM",
+    "x86",
+    "DDR5",
+    "PCIe 5",
+    "Ethernet",
+    "Linux 6",
+    "servers of 2024",
+    "switches of 2024",
+    "5 m of cable",
+    // What else is so of an engine with one channel, or with one for each direction.
+    "one channel",
+];
+
 #[test]
-fn sources_of_coscheduling_are_of_the_four_kinds() {
+fn each_source_is_of_one_of_four_kinds() {
+    let others = [
+        ("coscheduling", Costs::SHIPPED),
+        ("substrates", substrates::Costs::SHIPPED),
+        ("endpoints", include_str!("../../profiles/endpoints.toml")),
+    ];
+    for (name, text) in SHIPPED.iter().copied().chain(others) {
+        for entry in entries(text) {
+            let own = ["thesis, ", "fitted to ", "chosen"];
+            let mut kinds = own.into_iter().chain(OTHER_SOURCES);
+            let is_one = kinds.any(|kind| entry.source.starts_with(kind));
+            assert!(is_one, "{name}: {entry:?}");
+        }
+    }
     let found = entries(Costs::SHIPPED);
     for entry in &found {
-        let kinds = ["thesis, ", "Solaris, ", "fitted to ", "chosen"];
-        let is_one = kinds.iter().any(|kind| entry.source.starts_with(kind));
-        assert!(is_one, "{entry:?}");
         if entry.source == "chosen, as life_low" {
             let life = found.iter().find(|of| of.key == "life_low.imbalance");
             assert_eq!(

@@ -315,6 +315,8 @@ struct Joined {
     /// For each node its switch, the changes of its link, and the position of that in the file.
     nodes: Vec<Option<(usize, LinkChange, Range<usize>)>>,
     cables: Vec<(usize, usize, LinkChange)>,
+    /// For each switch those that a cable leads to.
+    neighbours: Vec<Vec<usize>>,
 }
 
 /// One end of a link.
@@ -329,6 +331,7 @@ fn switches(section: &mut Section<'_>, nodes: usize) -> Result<(Topology, Vec<St
         switches: Vec::new(),
         nodes: (0..nodes).map(|_| None).collect(),
         cables: Vec::new(),
+        neighbours: Vec::new(),
     };
     let mut sections = section.sections("switch")?;
     if sections.len() as u64 > MOST {
@@ -338,6 +341,7 @@ fn switches(section: &mut Section<'_>, nodes: usize) -> Result<(Topology, Vec<St
     for one in &mut sections {
         let named = joined.named(one)?;
         joined.switches.push(named);
+        joined.neighbours.push(Vec::new());
     }
     for (number, mut one) in sections.into_iter().enumerate() {
         if one.has("nodes") {
@@ -518,40 +522,46 @@ impl Joined {
                 self.take_port(section, one, &a.span)?;
                 self.take_port(section, other, &b.span)?;
                 self.cables.push((one, other, change));
+                self.neighbours[one].push(other);
+                self.neighbours[other].push(one);
                 Ok(())
             }
         }
     }
 
-    /// The switches on the way between two, if they are connected.
-    fn way(&self, from: usize, to: usize) -> Option<Vec<usize>> {
-        let mut before: Vec<Option<usize>> = vec![None; self.switches.len()];
-        before[to] = Some(to);
+    /// For each switch that is connected with `to` the next one on the way there, which for `to` is itself.
+    fn next_towards(&self, to: usize) -> Vec<Option<usize>> {
+        let mut next: Vec<Option<usize>> = vec![None; self.switches.len()];
+        next[to] = Some(to);
         let mut to_visit = VecDeque::from([to]);
         while let Some(here) = to_visit.pop_front() {
-            for &(a, b, _) in &self.cables {
-                for (one, other) in [(a, b), (b, a)] {
-                    if one == here && before[other].is_none() {
-                        before[other] = Some(here);
-                        to_visit.push_back(other);
-                    }
+            for &other in &self.neighbours[here] {
+                if next[other].is_none() {
+                    next[other] = Some(here);
+                    to_visit.push_back(other);
                 }
             }
         }
+        next
+    }
+
+    /// The switches on the way between two, if they are connected.
+    fn way(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let next = self.next_towards(to);
         let mut way = vec![from];
         let mut here = from;
-        while let Some(next) = before[here] {
-            if next == here {
+        while let Some(further) = next[here] {
+            if further == here {
                 return Some(way);
             }
-            way.push(next);
-            here = next;
+            way.push(further);
+            here = further;
         }
         None
     }
 
     fn finish(self, section: &Section<'_>) -> Result<Topology, FileError> {
-        let apart = (1..self.switches.len()).find(|&switch| self.way(switch, 0).is_none());
+        let apart = self.next_towards(0).iter().position(Option::is_none);
         if let Some(apart) = apart {
             let wrong = format!(
                 "no links lead from switch `{}` to switch `{}`; all switches must be connected",

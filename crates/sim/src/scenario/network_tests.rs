@@ -402,3 +402,29 @@ fn what_is_on_a_link_that_fails_is_lost() {
     );
     refused(&text, "to = \"2 s\"", "to = \"1 s\"", 24, &["end"]);
 }
+
+#[test]
+fn as_many_switches_as_there_may_be_are_read_in_a_row() {
+    // If each switch looked at each cable for each other switch, this would take minutes.
+    const COUNT: usize = 4_096;
+    let mut network = String::new();
+    for switch in 0..COUNT {
+        let nodes = match switch {
+            0 => "nodes = [\"0-4\"]\n",
+            _ => "",
+        };
+        network += &format!("[[network.switch]]\nname = \"s{switch}\"\n{nodes}");
+    }
+    for switch in 1..COUNT {
+        let before = switch - 1;
+        network += &format!("[[network.link]]\nends = [\"s{before}\", \"s{switch}\"]\n");
+    }
+    let text = many_to_one(&network);
+    assert!(scenario(&text).is_ok());
+    let last = format!("[\"s{}\", \"s{}\"]", COUNT - 2, COUNT - 1);
+    let error = scenario(&text.replace(&last, "[\"s0\", \"s1\"]")).expect_err("a cycle");
+    assert!(error.message.contains("`s0` - `s1`"), "{error}");
+    let without = text.replace(&format!("[[network.link]]\nends = {last}\n"), "");
+    let error = scenario(&without).expect_err("the last one is apart");
+    assert!(error.message.contains("`s4095`"), "{error}");
+}

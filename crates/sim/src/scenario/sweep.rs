@@ -1,15 +1,15 @@
 //! `[sweep]`: the same experiment with one value after the other of a key.
 //!
-//! The key is one that the file has, by its path (`workload.rounds`, `network.rate`, `workload.channel.0.rate`), one that a table of the
-//! file may have, or one of the profile's (`profile.host_dma.rate`). Each value replaces the one in the file, or is added: the same values
-//! are allowed, and an error is reported with the key's line, or that of the sweep.
+//! The key is one that the file has or may have, by its path (`workload.rounds`, `network.rate`, `workload.channel.0.rate`), or one of the
+//! profile's (`profile.host_dma.rate`). Each value replaces the one in the file, or is added, with its table if the file has none: the
+//! same values are allowed, and an error is reported with the key's line, or that of the sweep.
 
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::keys;
+use super::keys::{is_list, keys};
 use crate::profile::{FileError, Section, Source};
 
 /// Most values.
@@ -31,16 +31,24 @@ pub(super) struct Variation<'a> {
     pub(super) text: String,
     /// The change of the profile.
     pub(super) profile: Option<ProfileValue<'a>>,
-    /// The line of `text` that the file does not have, and the line of the sweep's key in the file.
-    added: Option<(usize, usize)>,
+    /// The lines of `text` that the file does not have.
+    added: Option<Added>,
+}
+
+/// Lines that are added to the file's: the first one's number, how many there are, and the line of the sweep's key in the file.
+#[derive(Clone, Copy)]
+struct Added {
+    first: usize,
+    count: usize,
+    key: usize,
 }
 
 impl Variation<'_> {
     /// The line of the file that corresponds to a line of the text.
     pub(super) fn line_of_file(&self, line: usize) -> usize {
         match self.added {
-            Some((added, key)) if line == added => key,
-            Some((added, _)) if line > added => line - 1,
+            Some(added) if line >= added.first + added.count => line - added.count,
+            Some(added) if line >= added.first => added.key,
             _ => line,
         }
     }
@@ -52,6 +60,8 @@ enum Place {
     Value(Range<usize>),
     /// The beginning of the line before which the key may be added.
     Before(usize),
+    /// The end of the file, where the key may be added with its table.
+    End,
 }
 
 /// A value of a key of the profile, instead of a key of the file.
@@ -99,16 +109,29 @@ impl Sweep {
             return Ok(variation);
         }
         let (place, line) = self.place(source)?;
-        match place {
-            Place::Value(place) => variation.text.replace_range(place, &written(value)),
-            Place::Before(place) => {
-                let (_, key) = self.parts();
-                let added = format!("{key} = {}\n", written(value));
-                variation.text.insert_str(place, &added);
-                let before = source.text.get(..place).unwrap_or_default();
-                variation.added = Some((1 + before.matches('\n').count(), line));
+        let (path, key) = self.parts();
+        let key = format!("{key} = {}\n", written(value));
+        let (at, added) = match place {
+            Place::Value(place) => {
+                variation.text.replace_range(place, &written(value));
+                return Ok(variation);
             }
-        }
+            Place::Before(place) => (place, key),
+            Place::End => {
+                let gap = match source.text.ends_with('\n') {
+                    true => "",
+                    false => "\n",
+                };
+                (source.text.len(), format!("{gap}[{path}]\n{key}"))
+            }
+        };
+        variation.text.insert_str(at, &added);
+        let before = source.text.get(..at).unwrap_or_default();
+        variation.added = Some(Added {
+            first: 1 + before.lines().count(),
+            count: added.trim_start().lines().count(),
+            key: line,
+        });
         Ok(variation)
     }
 
@@ -126,6 +149,13 @@ impl Sweep {
         keys().any(|key| (key.table, key.name) == (table.as_str(), name))
     }
 
+    /// Whether a scenario may have the key in a table of which there is at most one.
+    fn may_add_table(&self) -> bool {
+        let (path, name) = self.parts();
+        let is_single = keys().any(|key| (key.table, key.name) == (path, name));
+        is_single && !is_list(path)
+    }
+
     /// The position of the key in the text, and the line of the sweep's key.
     fn place(&self, source: Source<'_>) -> Result<(Place, usize), FileError> {
         let root = DeTable::parse(source.text).map_err(|error| {
@@ -140,8 +170,8 @@ impl Sweep {
         };
         let missing = || {
             let wrong = format!(
-                "the file has no `{}`; a sweep changes a key that the file has or that one of its tables may have, or one of \
-                 the profile's: \"profile.host_dma.rate\"",
+                "the file has no `{}`; a sweep changes a key that the file has or may have, in a table that is written `[table]`, or \
+                 one of the profile's: \"profile.host_dma.rate\"",
                 self.key
             );
             source.error(&of_key(root.get_ref()), wrong)
@@ -152,7 +182,12 @@ impl Sweep {
         let (mut table, mut header) = (root.get_ref(), None);
         let mut rest = path.split('.').filter(|part| !part.is_empty());
         while let Some(part) = rest.next() {
-            let mut found = table.get(part).ok_or_else(missing)?;
+            let Some(mut found) = table.get(part) else {
+                return match self.may_add_table() {
+                    true => Ok((Place::End, line)),
+                    false => Err(missing()),
+                };
+            };
             if let DeValue::Array(list) = found.get_ref() {
                 let place = rest.next().and_then(|place| place.parse::<usize>().ok());
                 found = place

@@ -402,6 +402,9 @@ fn a_sweep_sets_keys_that_were_left_out() {
         (CHANNELS, "workload.resolution", "[\"0 ns\", \"1 us\"]"),
         (CHANNELS, "workload.channel.2.count", "[1, 2]"),
         (CHANNELS, "replications", "[1, 1]"),
+        (EXCHANGE, "settings.payload", "[\"8 B\", \"64 B\"]"),
+        (EXCHANGE, "library.waits", "[\"poll\", \"block\"]"),
+        (CHANNELS, "network.rate", "[\"20 MB/s\", \"160 MB/s\"]"),
     ] {
         let found = sweep(text, key, values).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(found.variants.len(), 2, "{key}");
@@ -409,14 +412,31 @@ fn a_sweep_sets_keys_that_were_left_out() {
     let bursts = sweep(EXCHANGE, "workload.burst", "[1, 2]").expect("it is right");
     let steps = bursts.steps();
     assert_ne!(steps[0].parameters(), steps[2].parameters());
-    // Values that cannot be have the line of the sweep's key, errors elsewhere their own, and a table that is absent stays so.
+    // A table that is absent is added with the key, behind a last line without an end, too.
+    let open =
+        format!("{EXCHANGE}[sweep]\nvalues = [\"poll\", \"block\"]\nkey = \"library.waits\"");
+    let waits = scenario(&open).unwrap_or_else(|error| panic!("{error}"));
+    let latency = |step: usize| waits.steps()[step].run(Keep::Sums).expect("it runs").0[0].value;
+    assert_ne!(latency(0), latency(2), "sleepers are woken by an interrupt");
+    // Values that cannot be have the line of the sweep's key, and errors elsewhere their own.
     let error = sweep(EXCHANGE, "workload.burst", "[1, 65]").expect_err("it is wrong");
     assert_eq!(error.line, 11, "{error}");
     let wrong = EXCHANGE.replace("rounds = 5", "rounds = 0");
     let error = sweep(&wrong, "workload.burst", "[1]").expect_err("it is wrong");
     assert_eq!(error.line, 9, "{error}");
-    let error = sweep(EXCHANGE, "settings.payload", "[\"8 B\"]").expect_err("no such table");
+    let error = sweep(EXCHANGE, "settings.payload", "[\"8 MB\"]").expect_err("it is wrong");
     assert_eq!(error.line, 11, "{error}");
+    let error = scenario(&open.replace("block", "sleep")).expect_err("it is wrong");
+    assert_eq!(error.line, 12, "{error}");
+    // There may be several tables of a list, and some keys are of other tables.
+    for key in [
+        "network.switch.0.latency",
+        "network.switch.latency",
+        "settings.waits",
+    ] {
+        let error = sweep(EXCHANGE, key, "[\"1 us\"]").expect_err(key);
+        assert_eq!(error.line, 11, "{error}");
+    }
     let inline = EXCHANGE.replace("[workload]", "settings = { payload = \"8 B\" }\n[workload]");
     let error = sweep(&inline, "settings.tailgating", "[true]").expect_err("not a header");
     assert!(error.message.contains("settings.tailgating"), "{error}");
