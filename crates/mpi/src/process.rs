@@ -89,8 +89,8 @@ pub struct Process {
 pub enum Waited<T> {
     /// The awaited result.
     Done(T),
-    /// A function of the program must be called first.
-    Call(crate::schedule::Call),
+    /// A function of the program must be called first. In a box, as every wait returns this type.
+    Call(Box<crate::schedule::Call>),
     /// Not yet: where several threads make calls ([`Process::share`]), the caller lets others in before it asks again. The wait does not end
     /// before this operation is done, if there is one, unless other operations than messages are in progress.
     NotYet(Option<OpId>),

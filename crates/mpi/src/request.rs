@@ -164,11 +164,11 @@ pub enum Outcome {
         /// Whether the handle is not valid any more.
         is_over: bool,
         /// The functions of a generalized request, which write the status and, if it is over, free it.
-        general: Option<General>,
+        general: Option<Box<General>>,
     },
 }
 
-fn done(status: Status, error: Option<Error>, general: Option<General>) -> Outcome {
+fn done(status: Status, error: Option<Error>, general: Option<Box<General>>) -> Outcome {
     Outcome::Done {
         status,
         error,
@@ -327,7 +327,8 @@ impl Process {
     fn test_message(&mut self, handle: usize) -> Option<Outcome> {
         let result = match *self.requests.find(handle)? {
             Request::Received(status, _) => Ok(status),
-            Request::Message(pending) if !pending.from_any => {
+            // One from any source fails when a process is lost.
+            Request::Message(pending) if !pending.from_any || self.endpoint.losses() == 0 => {
                 let op = pending.op;
                 match self.endpoint.take(op) {
                     Ok(None) => return Some(Outcome::Pending),
@@ -357,7 +358,7 @@ impl Process {
         let Some(mut active) = request.active.take() else {
             return Ok(Outcome::Inactive);
         };
-        let general = request.general.as_deref().copied();
+        let general = request.general.clone();
         let polled = self.poll(&mut active);
         let communicator = active.communicator;
         let (active, outcome) = match polled {
@@ -440,6 +441,18 @@ impl Process {
             (Waited::NotYet(_), Some(op)) => waited.until_done(op),
             _ => waited,
         })
+    }
+
+    /// Whether a request of a simple message is in progress; `false` says nothing. Makes no progress.
+    #[inline]
+    pub fn is_message_in_progress(&self, handle: usize) -> bool {
+        match self.requests.find(handle) {
+            Some(Request::Message(pending)) => {
+                (!pending.from_any || self.endpoint.losses() == 0)
+                    && !self.endpoint.is_done(pending.op)
+            }
+            _ => false,
+        }
     }
 
     /// The operation without which a request cannot be done, if it is one of a message.

@@ -552,7 +552,7 @@ impl Process {
 
     /// Waits for a schedule that is the only operation in progress, until it is done, or a function of the program must be called. Of several
     /// sends and receives, any may fail; so a wait for one operation alone is used only if the schedule has a single one.
-    pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Call>> {
+    pub(crate) fn wait_for_steps(&mut self, at: u32) -> Result<Option<Box<Call>>> {
         let (mut has_waited, mut is_late) = (None, false);
         let is_agreed = (self.schedules.get(at)).is_some_and(|schedule| schedule.agreed.is_some());
         let longest = if is_agreed {
@@ -603,8 +603,8 @@ impl Process {
 
     /// The program's function that must be called, if there is one.
     #[inline]
-    pub(crate) fn take_call(&mut self) -> Option<Call> {
-        self.schedules.calls.pop()
+    pub(crate) fn take_call(&mut self) -> Option<Box<Call>> {
+        self.schedules.calls.pop().map(Box::new)
     }
 
     /// Continues after a function of the program was called.
