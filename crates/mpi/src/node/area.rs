@@ -149,11 +149,11 @@ impl Area {
         into: &Memory,
         range: Range<usize>,
     ) -> Option<()> {
+        let processes = self.processes.get_or_init(|| self.find_processes());
+        let process = processes.get(rank as usize)?.as_ref()?;
         if range.is_empty() {
             return Some(());
         }
-        let processes = self.processes.get_or_init(|| self.find_processes());
-        let process = processes.get(rank as usize)?.as_ref()?;
         let base = self.payload_words(rank, phase)[0].wrapping_add(offset as u64);
         process.read(base, into, range).ok()
     }
