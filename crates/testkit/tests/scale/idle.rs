@@ -12,7 +12,7 @@ use crate::{NOW, Node};
 
 /// Instances on each side; every instance on one side is a peer of every instance on the other, so that little of what
 /// is measured belongs to an instance rather than to a pair.
-const SIDE: usize = 20;
+const SIDE: usize = 26;
 const PAIRS: usize = SIDE * SIDE;
 
 /// Most memory of a pair in both processes together: shared and private pages, and the tables that map them.
