@@ -447,7 +447,6 @@ static void seen(void) {
     free(own);
 }
 
-/* More bytes than any message holds at once. */
 /* Memory without bytes has the address that the program gave. */
 static void empty(void) {
     MPI_Win win;
@@ -466,6 +465,7 @@ static void empty(void) {
     OK(MPI_Win_free(&win));
 }
 
+/* More bytes than any message holds at once. */
 static void large(int kind) {
     int many = 1 << 18;
     double *base, *mine = malloc(many * sizeof *mine), *old = malloc(many * sizeof *old);

@@ -308,6 +308,22 @@ fn a_process_reaches_itself() {
     ));
 }
 
+/// So many peers, of each of which the server has a packet.
+fn connected(server: &mut Host, address: &Address, peers: usize) -> Vec<(Host, Peer)> {
+    let connect = |_| {
+        let mut client = Host::new(ShmConfig::default());
+        let peer = client.shm.connect(Instant::now(), address).unwrap();
+        client.shm.send(peer, &[b"here I am"]).unwrap();
+        server.poll();
+        (client, peer)
+    };
+    let clients = (0..peers).map(connect).collect();
+    server.until("all packets arrive", |server| {
+        server.log.packets.len() == peers
+    });
+    clients
+}
+
 /// Sixty-four peers have a packet each in every two thousand polls, so seldom that looking at all their rings in each poll costs more than
 /// being rung.
 #[test]
@@ -315,18 +331,7 @@ fn rings_of_many_peers_that_seldom_send_are_not_polled_between_their_packets() {
     const PEERS: usize = 64;
     let (_folder, address) = place();
     let mut server = Host::listening(ShmConfig::default(), &address);
-    let mut clients: Vec<(Host, Peer)> = (0..PEERS)
-        .map(|_| {
-            let mut client = Host::new(ShmConfig::default());
-            let peer = client.shm.connect(Instant::now(), &address).unwrap();
-            client.shm.send(peer, &[b"here I am"]).unwrap();
-            server.poll();
-            (client, peer)
-        })
-        .collect();
-    server.until("all packets arrive", |server| {
-        server.log.packets.len() == PEERS
-    });
+    let mut clients = connected(&mut server, &address, PEERS);
     for round in 0..20 {
         server.log.packets.clear();
         for (client, peer) in &mut clients {
@@ -366,18 +371,7 @@ fn a_thousand_peers_are_served_and_idle_ones_cost_nothing() {
     let mut server = Host::listening(ShmConfig::default(), &address);
     const PEERS: usize = 1000;
     let before = resident_kib();
-    let mut clients: Vec<(Host, Peer)> = (0..PEERS)
-        .map(|_| {
-            let mut client = Host::new(ShmConfig::default());
-            let peer = client.shm.connect(Instant::now(), &address).unwrap();
-            client.shm.send(peer, &[b"here I am"]).unwrap();
-            server.poll();
-            (client, peer)
-        })
-        .collect();
-    server.until("all packets arrive", |server| {
-        server.log.packets.len() == PEERS
-    });
+    let mut clients = connected(&mut server, &address, PEERS);
     let ids: Vec<Peer> = server.log.packets.drain(..).map(|(peer, _)| peer).collect();
     // Both ends are in this process, but pages that both have mapped are counted twice, as they
     // would be in the server alone and its clients together.
