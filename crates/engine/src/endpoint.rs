@@ -22,6 +22,7 @@ mod callers;
 mod connect;
 mod connections;
 mod driving;
+mod home;
 mod listening;
 mod loopback;
 mod messages;
@@ -53,6 +54,7 @@ use causeway_wire::formats::Formats;
 use causeway_wire::region::RegionDescriptor;
 
 use self::connections::Connections;
+use self::home::Home;
 use self::loopback::Loopback;
 use self::methods::Methods;
 use self::posting::{Sending, at_once, cold, post_cold};
@@ -78,6 +80,8 @@ pub struct Endpoint<M: Matcher> {
     policy: Policy,
     /// The kernel's count of threads that want a processor, opened when it is first needed.
     runnable: OnceCell<Option<Runnable>>,
+    /// The processor for which this process leaves others, if it has one.
+    home: Option<Home>,
     sleeper: Sleeper,
     /// The thread that sleeps detached from this endpoint.
     parked: Option<Announced>,
@@ -151,8 +155,9 @@ impl<M: Matcher> Endpoint<M> {
             conversations,
             connections,
             methods,
-            policy: Policy::new(config.spin, now),
+            policy: Policy::new(config.spin, config.has_processor, now),
             runnable: OnceCell::new(),
+            home: None,
             sleeper,
             parked: None,
             interrupted: None,
@@ -166,11 +171,6 @@ impl<M: Matcher> Endpoint<M> {
             endpoint.listen(address)?;
         }
         Ok(endpoint)
-    }
-
-    /// The addresses that others can reach this process at, as text, best first.
-    pub fn listening(&self) -> Vec<String> {
-        self.connections.listening.clone()
     }
 
     /// Returns a handle for the process at `address`. Several addresses of one process may be given, joined with commas: the cheapest

@@ -259,6 +259,10 @@ pub struct Config {
     /// processes use the same processors, all of them yield to each other for up to 20 times as
     /// long.
     pub spin: Duration,
+    /// Whether this process has a processor to itself as a rule, as those of parallel programs do. Where no other thread wants
+    /// it, a wait then keeps awake for as long as beside other waiting processes, yielding all the time, so that processes that
+    /// do not reach their messages at the same time need not wake each other.
+    pub has_processor: bool,
     /// An operation that makes no progress for this long is reported in the log, and again each
     /// time that the wait has doubled; 0 never reports.
     pub stall_after: Duration,
@@ -286,6 +290,7 @@ impl Default for Config {
             connect_timeout: Duration::from_secs(5),
             tcp_connections: 0,
             spin: Duration::from_micros(50),
+            has_processor: false,
             stall_after: Duration::from_secs(10),
             publish: true,
             clock: Clock::default(),

@@ -118,6 +118,9 @@ pub enum SharedMemoryStep {
 pub(crate) struct Policy {
     constants: Constants,
     limit: Duration,
+    has_processor: bool,
+    /// When the last long yield ended.
+    long_yield: Option<Instant>,
     clock: Clock,
     slice: Slice,
     contention: Contention,
@@ -172,11 +175,13 @@ struct Wait {
 }
 
 impl Policy {
-    /// A policy that polls for at most `limit` where no other thread wants the processor.
-    pub(crate) fn new(limit: Duration, now: Instant) -> Self {
+    /// A policy that polls for at most `limit` where no other thread wants the processor; for longer if the process
+    /// `has_processor`, as [`Config::has_processor`](crate::Config::has_processor) describes.
+    pub(crate) fn new(limit: Duration, has_processor: bool, now: Instant) -> Self {
         let recorder = Recorder::from_environment(now);
         Self {
             recorder,
+            has_processor,
             ..Self::with(Constants::USUAL, limit, now)
         }
     }
@@ -184,6 +189,8 @@ impl Policy {
     fn with(constants: Constants, limit: Duration, now: Instant) -> Self {
         Self {
             limit,
+            has_processor: false,
+            long_yield: None,
             clock: Clock {
                 countdown: 1,
                 interval: 1,
@@ -384,9 +391,12 @@ impl Policy {
         took >= self.constants.long_yield && self.contention.wants_run_queue(took, &self.constants)
     }
 
-    /// Notes a yield.
-    pub(crate) fn yielded(&mut self, of: Yielded) {
+    /// Notes a yield. Returns whether it has run other threads.
+    pub(crate) fn yielded(&mut self, of: Yielded) -> bool {
         let ran_others = self.contention.yielded(&self.constants, &of);
+        if of.took() >= self.constants.long_yield {
+            self.long_yield = Some(of.until);
+        }
         self.begin_slice(of.until);
         let length = match ran_others {
             true => self.slice.length / 2,
@@ -400,6 +410,7 @@ impl Policy {
         if let Some(recorder) = &mut self.recorder {
             recorder.yielded(&of);
         }
+        ran_others
     }
 
     /// Notes a parking.
@@ -436,7 +447,7 @@ impl Policy {
     #[inline]
     pub(crate) fn awake_limit_of_followers(&self) -> Duration {
         match self.contention.competitors() {
-            Competitors::None => self.limit,
+            Competitors::None => self.lone_limit(),
             Competitors::Waiting => self.contended_limit(),
             Competitors::CpuBound => Duration::ZERO,
         }
@@ -501,14 +512,33 @@ impl Policy {
         let limit = self.contended_limit();
         let is_late = Duration::from_nanos(self.learnt(wait.awaited).usual_ns) > limit;
         match self.contention.competitors() {
-            Competitors::None if wait.first_after.is_some() => 2 * self.limit,
+            Competitors::None if wait.first_after.is_some() => {
+                self.lone_limit().max(2 * self.limit)
+            }
             Competitors::CpuBound => self.constants.batch.min(self.limit),
             _ if is_late => self.constants.batch.min(self.limit),
             Competitors::Waiting => limit,
             // Also where messages take longer: if the reason is that all threads are parked, they
             // find each other now.
-            Competitors::None => self.limit,
+            Competitors::None => self.lone_limit(),
         }
+    }
+
+    /// The limit where no other thread wants the processor: to wake a thread there takes as long as the usual limit, on a
+    /// virtual machine.
+    fn lone_limit(&self) -> Duration {
+        match self.has_processor && self.is_undisturbed() {
+            true => self.contended_limit(),
+            false => self.limit,
+        }
+    }
+
+    /// Whether no CPU-bound thread has run on this processor lately, as far as yields show. Beside one, a thread that keeps awake uses up
+    /// its share of the processor, and then waits for milliseconds; one that sleeps preempts it.
+    pub(crate) fn is_undisturbed(&self) -> bool {
+        let since = |at| self.clock.last.saturating_duration_since(at);
+        self.long_yield
+            .is_none_or(|at| since(at) >= self.constants.memory_of_long)
     }
 
     /// The limit beside other waiting threads: where they are very many, some rounds of all of

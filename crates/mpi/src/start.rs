@@ -233,8 +233,17 @@ fn config() -> Config {
         announced_limit: ANNOUNCED,
         in_parts: true,
         connect_timeout: PATIENCE,
+        has_processor: true,
         ..Config::default()
     }
+}
+
+/// The processor of the process that is number `index` of those of its host, `count` in all; `None` if there are more processes than
+/// processors, or the launcher has bound each to its own.
+fn processor_of(index: usize, count: usize) -> Option<usize> {
+    let allowed = causeway_sys::pin::allowed_cpus().ok()?;
+    let has_choice = allowed.len() > 1 && count <= allowed.len();
+    has_choice.then(|| allowed.get(index).copied()).flatten()
 }
 
 /// Exchanges addresses. Processes of one host reach each other by `shm`, others by `tcp`.
@@ -275,6 +284,11 @@ fn connect_processes(launcher: &mut Launcher, methods: Methods) -> Result<Connec
     }
     own.world = published[0].world;
     let is_near = |other: u32| published[other as usize].host == own.host;
+    let index = (0..rank).filter(|other| is_near(*other)).count();
+    let count = (0..size).filter(|other| is_near(*other)).count();
+    if let Some(processor) = processor_of(index, count) {
+        endpoint.prefer_processor(processor);
+    }
     let mut key = None;
     if (0..size).any(|other| other != rank && !is_near(other)) {
         if !methods.tcp {

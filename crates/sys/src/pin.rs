@@ -1,8 +1,9 @@
-//! Binding the calling thread to processors, and giving way to other threads.
+//! Binding the calling thread to processors, moving it, and giving way to other threads.
 
 use std::io;
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::process::getpid;
+use rustix::thread::{CpuSet, gettid, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// Lets the calling thread run on processor `cpu` only.
 pub fn pin_to_cpu(cpu: usize) -> io::Result<()> {
@@ -32,6 +33,62 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
         .collect())
 }
 
+/// The processor that the calling thread runs on now.
+pub fn current_cpu() -> usize {
+    sched_getcpu()
+}
+
+/// Whether the calling thread is the one that the process began with.
+pub fn is_first_thread() -> bool {
+    gettid() == getpid()
+}
+
+/// Moves the calling thread to processor `cpu`. It may run on the same processors as before afterwards, and stays there unless the
+/// kernel has a reason to move it.
+///
+/// # Errors
+/// If the thread may not run there, or the system refuses.
+pub fn move_to_cpu(cpu: usize) -> io::Result<()> {
+    let allowed = sched_getaffinity(None)?;
+    if cpu >= CpuSet::MAX_CPU || !allowed.is_set(cpu) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the thread may not run on this processor",
+        ));
+    }
+    let mut there = CpuSet::new();
+    there.set(cpu);
+    sched_setaffinity(None, &there)?;
+    Ok(sched_setaffinity(None, &allowed)?)
+}
+
+/// Keeps the calling thread on its processor until this is dropped: a kernel that wakes a thread may move it to the processor of the
+/// thread that wakes it, mostly where idle virtual processors count as stopped.
+#[derive(Debug)]
+pub struct Stay {
+    /// Where the thread may run afterwards.
+    allowed: CpuSet,
+}
+
+impl Stay {
+    /// `None` if the thread may run on one processor alone, or the system refuses.
+    pub fn here() -> Option<Self> {
+        let allowed = sched_getaffinity(None).ok()?;
+        let mut here = CpuSet::new();
+        here.set(sched_getcpu());
+        let may_move = allowed.count() > 1;
+        let is_set = may_move && sched_setaffinity(None, &here).is_ok();
+        is_set.then_some(Self { allowed })
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        // It fails if none of them is left: then the kernel has chosen others already.
+        let _ = sched_setaffinity(None, &self.allowed);
+    }
+}
+
 /// Lets the calling thread run only while nothing else wants its processor (`SCHED_IDLE`, `sched(7)`).
 pub fn give_way_to_all() -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: 0 };
@@ -53,7 +110,35 @@ mod tests {
             pin_to_cpu(last).unwrap();
             assert_eq!(allowed_cpus().unwrap(), [last]);
             assert!(pin_to_cpu(CpuSet::MAX_CPU).is_err());
+            assert_eq!(current_cpu(), last);
+            assert!(!is_first_thread());
             give_way_to_all().unwrap();
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_moves_may_run_where_it_could_before() {
+        std::thread::spawn(|| {
+            let before = allowed_cpus().unwrap();
+            for &cpu in &before {
+                move_to_cpu(cpu).unwrap();
+                assert_eq!(allowed_cpus().unwrap(), before);
+            }
+            let stay = Stay::here();
+            assert_eq!(allowed_cpus().unwrap().len(), 1);
+            assert_eq!(stay.is_some(), before.len() > 1);
+            drop(stay);
+            assert_eq!(allowed_cpus().unwrap(), before);
+            pin_to_cpu(before[0]).unwrap();
+            assert!(Stay::here().is_none());
+            move_to_cpu(before[0]).unwrap();
+            let other = before.last().filter(|cpu| **cpu != before[0]);
+            for cpu in other.into_iter().chain(&[CpuSet::MAX_CPU]) {
+                assert!(move_to_cpu(*cpu).is_err());
+            }
+            assert_eq!(allowed_cpus().unwrap(), before[..1]);
         })
         .join()
         .unwrap();

@@ -1,4 +1,4 @@
-//! Listening at more addresses than the instance began with.
+//! Where the instance listens, and listening at more addresses than it began with.
 
 use causeway_sys::secret::Secret;
 
@@ -14,6 +14,11 @@ impl<M: Matcher> Endpoint<M> {
             slot.method.set_key(key.clone());
         }
         Ok(())
+    }
+
+    /// The addresses that others can reach this process at, as text, best first.
+    pub fn listening(&self) -> Vec<String> {
+        self.connections.listening.clone()
     }
 
     /// Listens at one more address. Greetings that are sent from now on contain it.

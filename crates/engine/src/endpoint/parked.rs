@@ -104,7 +104,7 @@ impl<M: Matcher> Endpoint<M> {
         if self.conversations.has_work() {
             return None;
         }
-        let on = self.sleeper.prepare(&mut self.methods)?;
+        let on = self.prepare_sleeper()?;
         let deadline = self.first_deadline().into_iter().chain(until).min();
         let Some(sleep) = self.sleeper.detach(&self.methods, on, deadline) else {
             self.sleeper.end(&mut self.methods, on);

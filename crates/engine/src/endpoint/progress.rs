@@ -6,6 +6,7 @@ use causeway_sys::runnable::Runnable;
 
 use super::Endpoint;
 use super::connections::Delivery;
+use super::home::Home;
 use super::methods::Polling;
 use super::sleep::{SleepOn, Woken};
 use super::yielding::Yielding;
@@ -34,6 +35,13 @@ pub(super) enum Awake {
 }
 
 impl<M: Matcher> Endpoint<M> {
+    /// Gives this process a processor of its own among those of the host that it shares with the other processes of its program:
+    /// where its first thread shares another processor with threads that wait, it moves there, and it stays where it is while it
+    /// sleeps. It is bound to none while it runs, nor beside CPU-bound threads.
+    pub fn prefer_processor(&mut self, processor: usize) {
+        self.home = Some(Home::new(processor));
+    }
+
     /// Polls the methods once; returns whether anything happened.
     #[inline]
     pub(super) fn progress(&mut self) -> bool {
@@ -397,7 +405,13 @@ impl<M: Matcher> Endpoint<M> {
             true => self.run_queue(),
             false => None,
         };
-        self.policy.yielded(Yielded { run_queue, ..took });
+        let ran_others = self.policy.yielded(Yielded { run_queue, ..took });
+        if ran_others
+            && self.policy.is_undisturbed()
+            && let Some(home) = &mut self.home
+        {
+            home.go(took.until);
+        }
     }
 
     /// Threads in the run queue of a processor, if the system reports it.
@@ -418,7 +432,7 @@ impl<M: Matcher> Endpoint<M> {
         if self.conversations.has_work() {
             return self.sleeper.take_call();
         }
-        let Some(on) = self.sleeper.prepare(&mut self.methods) else {
+        let Some(on) = self.prepare_sleeper() else {
             return self.sleeper.take_call();
         };
         self.sleeps += 1;
@@ -429,6 +443,13 @@ impl<M: Matcher> Endpoint<M> {
             self.tick(now);
         }
         self.sleeper.take_call()
+    }
+
+    /// Prepares a sleep; `None` if there is something to poll for.
+    pub(super) fn prepare_sleeper(&mut self) -> Option<SleepOn> {
+        let stays = self.home.is_some() && self.policy.is_undisturbed();
+        self.sleeper.set_stays(stays);
+        self.sleeper.prepare(&mut self.methods)
     }
 
     /// Sleeps as prepared; returns whether a deadline has ended that. Observing the operations, for

@@ -13,13 +13,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Instant;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use smallvec::SmallVec;
 
 use causeway_sys::fork::Owner;
+use causeway_sys::pin::{self, Stay};
 use causeway_transport::{Park, Parking, WakeFlag};
 
 use super::methods::Methods;
@@ -68,6 +69,8 @@ struct WakeState {
     flag: WakeFlag,
     /// Ends a sleep on descriptors.
     event: OwnedFd,
+    /// The process's first thread stays on its processor while it sleeps, see `home`.
+    stays: AtomicBool,
     /// Where methods park, by index.
     parkers: Vec<Option<Arc<dyn Park>>>,
 }
@@ -75,6 +78,7 @@ struct WakeState {
 impl WakeState {
     /// Sleeps in the method of this index, as prepared. `false` if `until` was reached first.
     fn park(&self, method: usize, sleep: u64, now: Instant, until: Option<Instant>) -> bool {
+        let _stay = self.stay();
         let limit = until.map(|until| until.saturating_duration_since(now));
         let parker = self.parkers.get(method).and_then(Option::as_ref);
         parker.is_none_or(|parker| parker.park(sleep, limit))
@@ -97,12 +101,19 @@ impl WakeState {
             Timespec::try_from(left).ok()
         });
         // Interrupted or failed: the caller checks again, as after any wake-up.
+        let stay = self.stay();
         let is_time_up = poll(&mut fds, timeout.as_ref()) == Ok(0);
+        drop(stay);
         let mut readable = fds.iter().map(|fd| !fd.revents().is_empty());
         if readable.next() == Some(true) {
             let _ = rustix::io::read(&self.event, &mut [0u8; 8]);
         }
         (!is_time_up).then(|| readable.collect())
+    }
+
+    fn stay(&self) -> Option<Stay> {
+        let stays = self.stays.load(Relaxed) && pin::is_first_thread();
+        stays.then(Stay::here).flatten()
     }
 
     /// Ends the wait, or the next one.
@@ -150,10 +161,16 @@ impl Sleeper {
                 is_called: AtomicBool::new(false),
                 flag: WakeFlag::default(),
                 event,
+                stays: AtomicBool::new(false),
                 parkers: parkers.collect(),
             }),
             copies: vec![None; methods.slots.len()],
         })
+    }
+
+    /// Sets whether the process's first thread stays on its processor while it sleeps.
+    pub(crate) fn set_stays(&self, stays: bool) {
+        self.state.stays.store(stays, Relaxed);
     }
 
     /// A waker for another thread.

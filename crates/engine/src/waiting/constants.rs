@@ -25,6 +25,9 @@ pub(crate) struct Constants {
     /// A yield that takes this long ran a CPU-bound thread, which the kernel lets run for 3 ms or more, or very many
     /// that wait. Half: 2.4 / 151 / 130. Double: the same as usual, but nearer to what the kernel grants.
     pub(crate) long_yield: Duration,
+    /// For so long after a long yield, a process that has a processor to itself as a rule waits as others do. Beside CPU-bound threads there
+    /// is a long yield in every 6 ms.
+    pub(crate) memory_of_long: Duration,
     /// Where other waiting threads use the same processor, the limit of a wait is multiplied by
     /// this: with the usual limit of 50 µs it is one long yield. Half: 2.4 / 13.7 / 130. Double:
     /// 2.4 / 15.6 / 130. None: 48 in the ring.
@@ -96,6 +99,7 @@ impl Constants {
         most_polls: 16 * POLLS_PER_CALL,
         lone_yield: Duration::from_nanos(300),
         long_yield: Duration::from_millis(1),
+        memory_of_long: Duration::from_millis(100),
         contended_factor: 20,
         backoff_waits: 16,
         memory_yields: 64,

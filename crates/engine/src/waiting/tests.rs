@@ -287,6 +287,33 @@ fn what_a_yield_costs_alone_is_measured() {
 }
 
 #[test]
+fn a_process_with_a_processor_of_its_own_keeps_awake_as_long_as_among_others() {
+    let now = Instant::now();
+    let mut waiter = Waiter {
+        policy: Policy::new(LIMIT, true, now),
+        now,
+    };
+    let long = LIMIT * C.contended_factor;
+    for has_begun in [false, true] {
+        assert_eq!(waiter.after(long - US, has_begun), Decision::Yield);
+        assert_eq!(waiter.after(long, has_begun), Decision::Park);
+    }
+    assert_eq!(waiter.policy.awake_limit_of_followers(), long);
+    // After a long yield it parks as any other, for some time.
+    waiter.yielded(C.long_yield);
+    assert!(!waiter.policy.is_undisturbed());
+    assert_eq!(waiter.after(LIMIT, false), Decision::Park);
+    waiter.yielded(C.long_yield);
+    assert_eq!(waiter.competitors(), Competitors::CpuBound);
+    assert_eq!(waiter.after(C.batch, false), Decision::Park);
+    waiter.now += C.memory_of_long;
+    waiter.policy.clock_read(waiter.now);
+    assert!(waiter.policy.is_undisturbed());
+    waiter.policy.set_limit(Duration::ZERO);
+    assert_eq!(waiter.after(Duration::ZERO, false), Decision::Park);
+}
+
+#[test]
 fn polls_are_counted_by_what_they_cost() {
     let cost = |ns: u64, polls: u32| Duration::from_nanos(ns) * polls;
     for (ns, most, least) in [(20, 64, 50), (600, 6, 1), (5000, 1, 1)] {

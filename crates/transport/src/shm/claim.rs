@@ -56,6 +56,8 @@ pub(super) struct InvalidClaims;
 /// The part of a transfer from which a side may claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum From {
+    /// All unclaimed units, as the other side has no time to help.
+    All,
     /// Its own half.
     OwnHalf,
     /// All unclaimed units, as [`portion`] divides them.
@@ -77,6 +79,7 @@ pub(super) struct HelperState {
 /// most `most`.
 pub(super) fn portion(own: u32, left: u32, most: u32, from: From) -> u32 {
     let wanted = match from {
+        From::All => left,
         _ if own > 0 => own,
         From::OwnHalf => 0,
         From::Anywhere => (left / 2).max(LEAST_STEAL),
@@ -239,6 +242,12 @@ pub(super) fn must_ring<W: Word>(wants_ring: &W) -> bool {
 }
 
 impl Initiated {
+    /// The units that the initiator has claimed.
+    #[cfg(test)]
+    pub(super) fn claimed_front(&self) -> Range<u32> {
+        0..self.seen.front
+    }
+
     /// Units that the helper has claimed, as the initiator last read them.
     fn claimed_back(&self) -> u32 {
         self.units - self.seen.back

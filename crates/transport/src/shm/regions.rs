@@ -54,6 +54,8 @@ pub(super) struct Exports {
     free: Vec<usize>,
     /// How many exports there are.
     live: usize,
+    /// How many of them the peer may only read: messages that it is to read.
+    read_only: usize,
 }
 
 impl Exports {
@@ -66,6 +68,7 @@ impl Exports {
             entries: Vec::new(),
             free: Vec::new(),
             live: 0,
+            read_only: 0,
         }
     }
 
@@ -97,12 +100,18 @@ impl Exports {
             access,
         });
         self.live += 1;
+        self.read_only += usize::from(access == Access::Read);
         Some(key)
     }
 
     /// Whether anything is exported.
     pub(super) fn is_any(&self) -> bool {
         self.live > 0
+    }
+
+    /// Whether the peer has something to read of this side, as far as this side knows.
+    pub(super) fn is_any_read_only(&self) -> bool {
+        self.read_only > 0
     }
 
     /// Ends an export. Returns the memory if the peer may be writing there at this moment.
@@ -114,6 +123,7 @@ impl Exports {
             .take_if(|export| export.key == key)?;
         self.free.push(slot);
         self.live -= 1;
+        self.read_only -= usize::from(export.access == Access::Read);
         if !export.access.allows(Direction::Put) {
             close_to_readers(self.entry(slot));
             return None;
@@ -136,7 +146,7 @@ impl Exports {
         }
         fence(SeqCst);
         self.free.clear();
-        self.live = 0;
+        (self.live, self.read_only) = (0, 0);
         let hazards = self.hazards();
         let many = hazards.many();
         std::mem::take(&mut self.entries)

@@ -326,6 +326,12 @@ impl Offer {
     pub(super) fn is_received(&self) -> bool {
         self.initiated.is_received()
     }
+
+    /// How many bytes the initiator has claimed.
+    #[cfg(test)]
+    pub(super) fn claimed_by_initiator(&self) -> u64 {
+        bytes_of(&self.initiated.claimed_front(), self.len).end
+    }
 }
 
 /// The helper's side.

@@ -20,7 +20,8 @@ use crate::error::{PeerError, TransferError};
 use crate::method::Direction;
 use crate::packet::Packet;
 
-/// A single transfer that is shorter is complete before a helper has seen it.
+/// A single transfer that is shorter is complete before a helper has seen it. One that is not longer than [`BATCH`] is copied in one step
+/// while the peer has its own to copy.
 pub(super) const LEAST_ALONE: u64 = LARGE_BYTES as u64;
 
 /// Among several, sharing pays from here on: each side copies its parts of many by one system call.
@@ -30,7 +31,7 @@ const LEAST_AMONG_OTHERS: u64 = 2 * UNIT_BYTES;
 const WINDOW: usize = 32;
 
 /// Bytes that one step copies.
-const BATCH: u64 = 512 << 10;
+pub(super) const BATCH: u64 = 512 << 10;
 
 /// A part of a transfer that the initiator has claimed.
 struct Part {
@@ -54,6 +55,8 @@ pub(super) fn consider(pair: &mut Pair) {
         }
         let least = if pair.transfers.queue.len() > 1 {
             LEAST_AMONG_OTHERS
+        } else if copies_both_ways(pair) {
+            BATCH + 1
         } else {
             LEAST_ALONE
         };
@@ -88,7 +91,11 @@ fn consider_one(pair: &mut Pair, at: usize, shared: bool) {
         None
     };
     let copied_by_kernel = mapped.is_none() && object.is_none();
-    let may_be_pieces = shared && reachable && copied_by_kernel && direction == Direction::Get;
+    let may_be_pieces = shared
+        && reachable
+        && copied_by_kernel
+        && direction == Direction::Get
+        && !copies_both_ways(pair);
     let way = may_be_pieces
         .then(|| pair.may_send_pieces(region.len))
         .flatten();
@@ -147,11 +154,11 @@ fn report_invalid(pair: &mut Pair, _: InvalidClaims) -> Step {
     Step::Wait
 }
 
-/// Whether the peer copies transfers of its own as well. Each processor then has a message of its
-/// own to copy, and no time to send pieces of the other's: a byte that is read by its receiver is
-/// copied once, a byte of a piece twice.
-fn copies_both_ways(pair: &Pair) -> bool {
-    pair.helper.is_any_open()
+/// Whether the peer copies transfers of its own as well, or has a message of ours to read. Each
+/// processor then has a message of its own to copy, and no time to send pieces of the other's: a
+/// byte that is read by its receiver is copied once, a byte of a piece twice.
+pub(super) fn copies_both_ways(pair: &Pair) -> bool {
+    pair.helper.is_any_open() || pair.exports.is_any_read_only()
 }
 
 /// Whether a pair that waits for the helper has something to do now. `clocked`: also read the
@@ -226,10 +233,10 @@ fn take(pair: &mut Pair) -> Result<Parts, InvalidClaims> {
     let waits_for_pieces = !both_ways && !pair.transfers.patience.is_over();
     let takes_little = !both_ways && !pair.transfers.is_alone;
     // While the helper is active, its halves are left to it as long as there is something else.
-    let ways: &[From] = if pair.transfers.helped {
-        &[From::OwnHalf, From::Anywhere]
-    } else {
-        &[From::Anywhere]
+    let ways: &[From] = match (both_ways, pair.transfers.helped) {
+        (true, _) => &[From::All],
+        (false, true) => &[From::OwnHalf, From::Anywhere],
+        (false, false) => &[From::Anywhere],
     };
     for &from in ways {
         for (at, active) in pair.transfers.queue.iter_mut().enumerate().take(WINDOW) {

@@ -46,6 +46,7 @@ fn a_portion_is_at_most_what_is_left_and_at_least_one_unit_if_any_is_left() {
         let taken = portion(own, left, most, From::Anywhere);
         assert!(taken <= left && taken <= most);
         assert_eq!(taken == 0, left == 0 || most == 0);
+        assert_eq!(portion(own, left, most, From::All), left.min(most));
         let of_own = portion(own, left, most, From::OwnHalf);
         assert_eq!(of_own, own.min(most));
         if own == 0 {

@@ -14,6 +14,7 @@ use super::*;
 use crate::method::{Access, Direction, Registration, Sharing, Transfer};
 use crate::shm::claim::{From, Share};
 use crate::shm::pair::Pair;
+use crate::shm::split_initiator;
 
 const LEN: usize = 4 << 20;
 
@@ -177,6 +178,36 @@ fn both_sides_copy_unless_one_does_not_want_to() {
         assert!(near.to_vec() == pattern(LEN));
         let helped = pair(&mut met.client, met.to_server).transfers.helped;
         assert_eq!(helped, offers && helps, "{offers} {helps}");
+    }
+}
+
+/// While the peer has a message of this side's to read, it has no time to help: a transfer is not shared if one step copies it, and
+/// of a longer one as much as a step copies is claimed at once.
+#[test]
+fn each_side_reads_its_own_of_two_messages_that_are_exchanged() {
+    let step = split_initiator::BATCH as usize;
+    for (exchanged, len) in [(false, step), (true, step), (true, LEN)] {
+        let mut met = meet(ShmConfig::default());
+        let own = Memory::from_vec(pattern(len));
+        if exchanged {
+            (met.client.shm)
+                .grant(met.to_server, &own, Registration::NONE, Access::Read)
+                .unwrap();
+        }
+        let mut get = Get::between(met, len);
+        get.met.client.poll();
+        let front = &pair(&mut get.met.client, get.met.to_server).transfers.queue;
+        let shared = front.front().and_then(|front| front.offer.as_ref());
+        let claimed = shared.map(|offer| offer.claimed_by_initiator());
+        let expected = match (exchanged, len) {
+            (false, _) => Some(len as u64 / 2),
+            (true, LEN) => Some(step as u64),
+            (true, _) => None,
+        };
+        assert_eq!(claimed, expected, "{exchanged} {len}");
+        get.finish("it is read");
+        assert_eq!(get.met.client.log.done, [(7, Ok(()))]);
+        assert!(get.near.to_vec() == pattern(len));
     }
 }
 
