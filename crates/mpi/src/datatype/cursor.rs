@@ -47,7 +47,7 @@ pub(crate) enum Run<'a> {
 /// stay in the nearest cache.
 const RECORDS_BYTES: u64 = 16 << 10;
 /// A record of more pieces is copied one piece after the other.
-const RECORD_PIECES: usize = 16;
+pub(super) const RECORD_PIECES: usize = 16;
 
 /// A part of a program; its frame has the place where it lies.
 #[derive(Debug, Clone, Copy)]
