@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use causeway_sys::blocks::Offsets;
 
-use super::cursor::RECORD_PIECES;
 use super::error::{Error, MOST_LEVELS, product_of_sizes, sum, sum_of_sizes};
+
+/// A record of more pieces is copied one piece after the other.
+pub(super) const RECORD_PIECES: usize = 16;
 
 /// A program whose first byte of data lies at 0.
 #[derive(Debug, Clone, Default)]
