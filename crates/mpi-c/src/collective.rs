@@ -726,7 +726,7 @@ unsafe fn reduce_parts(
         .iter()
         .try_fold(0i64, |sum, count| sum.checked_add(*count));
     let of = Operands {
-        from: Some(if is_in_place(from) { into } else { from }),
+        from: Some(node::operands_of_parts((from, into), counts[rank])?),
         into: None,
         count: count.ok_or_else(too_many)?,
         datatype,

@@ -4,6 +4,7 @@
 
 use std::ffi::c_int;
 
+use causeway_mpi::buffer::in_each_other;
 use causeway_mpi::error::Result;
 use causeway_mpi::node::{self, Operands, Started};
 use causeway_mpi::process::Process;
@@ -150,6 +151,15 @@ pub(crate) unsafe fn reduce(
     })
 }
 
+/// Where the operands of a reduce-scatter are, whose result has so many elements here.
+pub(crate) fn operands_of_parts((from, into): (In, Out), own: i64) -> Result<In> {
+    match is_in_place(from) {
+        true => Ok(into.cast_const()),
+        false if from == into.cast_const() && own > 0 => Err(in_each_other()),
+        false => Ok(from),
+    }
+}
+
 /// # Safety
 /// MPI's contract for a reduce-scatter.
 unsafe fn reduce_parts(
@@ -164,7 +174,7 @@ unsafe fn reduce_parts(
     let parts = counts.iter().map(|count| count_of(*count));
     let parts = parts.collect::<Result<Vec<_>>>()?;
     let total = (counts.iter()).try_fold(0i64, |sum, count| sum.checked_add(*count));
-    let from = if is_in_place(from) { into } else { from };
+    let from = operands_of_parts((from, into), counts[rank])?;
     let of = Reduced {
         from: Some((from, total.ok_or_else(too_many)?)),
         into: Some((into, counts[rank])),

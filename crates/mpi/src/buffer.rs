@@ -201,6 +201,23 @@ pub(crate) fn overlap(one: &Memory, other: &Memory) -> bool {
     one.start < other.end && other.start < one.end
 }
 
+/// Fails if data are read and written that begin at the same byte: MPI forbids that one process has a byte in both buffers of an operation
+/// (MPI 5.0 §6.2), and the result would depend on how the operation is done, and so on its length.
+pub(crate) fn check_apart(from: &Memory, into: &Memory) -> Result<()> {
+    let is_same = from.as_ptr() == into.as_ptr() && !from.is_empty() && !into.is_empty();
+    match is_same {
+        true => Err(in_each_other()),
+        false => Ok(()),
+    }
+}
+
+/// The error of data that are read where others are written.
+#[cold]
+pub fn in_each_other() -> Error {
+    let text = "the data to send are where the result is to be: MPI_IN_PLACE in place of the one buffer allows that";
+    Error::new(abi::ERR_BUFFER, text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,6 +7,7 @@
 //! Fetching blocks ahead of their copying was measured to gain nothing, however far ahead.
 
 use std::marker::PhantomData;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 
 use crate::memory::Memory;
@@ -288,22 +289,67 @@ pub fn copy(to: &mut Target<'_>, at: Steps, from: Source<'_>, steps: Steps, bloc
     unsafe { ways::copy(&rows, rows.to, kind) };
 }
 
-/// Blocks of one length, each at a place of its own.
+/// Where blocks lie, in bytes from a common place. Their bounds are found once, so that copying them checks nothing for each block:
+/// this took longer than the copies of short ones.
+#[derive(Debug)]
+pub struct Offsets {
+    all: Box<[i64]>,
+    least: i64,
+    most: i64,
+}
+
+impl FromIterator<i64> for Offsets {
+    fn from_iter<I: IntoIterator<Item = i64>>(offsets: I) -> Self {
+        let all: Box<[i64]> = offsets.into_iter().collect();
+        Self {
+            least: all.iter().copied().min().unwrap_or(0),
+            most: all.iter().copied().max().unwrap_or(0),
+            all,
+        }
+    }
+}
+
+impl Deref for Offsets {
+    type Target = [i64];
+
+    #[inline]
+    fn deref(&self) -> &[i64] {
+        &self.all
+    }
+}
+
+impl Offsets {
+    /// Blocks of `len` bytes at those with these `indices`, from the place `base` of a span on.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn blocks(&self, indices: Range<usize>, base: i64, len: usize) -> Listed<'_> {
+        Listed {
+            len,
+            base,
+            offsets: &self.all[indices],
+            bounds: (self.least, self.most),
+        }
+    }
+}
+
+/// Blocks of one length, each at a place of its own: some of [`Offsets`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Listed<'a> {
     /// Bytes of a block.
-    pub len: usize,
+    len: usize,
     /// The place in the span that offsets count from, in bytes.
-    pub base: i64,
+    base: i64,
     /// Where the blocks lie, in bytes from there.
-    pub offsets: &'a [i64],
+    offsets: &'a [i64],
+    /// The least and the greatest of these and all other offsets.
+    bounds: (i64, i64),
 }
 
 impl Listed<'_> {
-    /// Whether all blocks lie inside a span of `len` bytes.
+    /// Whether blocks at all of the offsets lie inside a span of `len` bytes.
     fn are_inside(&self, len: usize) -> bool {
-        let range = |(least, most): (i64, i64), at: &i64| (least.min(*at), most.max(*at));
-        let (least, most) = self.offsets.iter().fold((i64::MAX, i64::MIN), range);
+        let (least, most) = self.bounds;
         let place = |offset: i64| i128::from(self.base) + i128::from(offset);
         place(least) >= 0 && place(most) + self.len as i128 <= len as i128
     }
@@ -318,7 +364,7 @@ impl Listed<'_> {
 /// Copies blocks from their places to one behind the other, from `at` on. Source and target may overlap as in [`copy`].
 ///
 /// # Panics
-/// If a block does not lie inside its span.
+/// If a block does not lie inside its span, be it one of those that are not copied.
 pub fn gather(to: &mut Target<'_>, at: usize, from: Source<'_>, blocks: Listed<'_>) {
     if blocks.len == 0 || blocks.offsets.is_empty() {
         return;
@@ -343,7 +389,7 @@ pub fn gather(to: &mut Target<'_>, at: usize, from: Source<'_>, blocks: Listed<'
 /// Copies blocks that lie one behind the other, from `start` on, to their places. Source and target may overlap as in [`copy`].
 ///
 /// # Panics
-/// If a block does not lie inside its span.
+/// If a block does not lie inside its span, be it one of those that are not copied.
 pub fn scatter(to: &mut Target<'_>, from: Source<'_>, start: usize, blocks: Listed<'_>) {
     if blocks.len == 0 || blocks.offsets.is_empty() {
         return;
@@ -518,11 +564,8 @@ mod tests {
         let from: Vec<u8> = (0..9000u32).map(|n| (n * 7 + n / 251) as u8).collect();
         let offsets = [1400, 0, 700, 4000, 4800, -690];
         for len in (1..300).chain([500, 512, 513, 600, 680]) {
-            let blocks = Listed {
-                len,
-                base: 697,
-                offsets: &offsets,
-            };
+            let listed = Offsets::from_iter(offsets);
+            let blocks = listed.blocks(0..6, 697, len);
             let places = offsets.map(|offset| (697 + offset) as usize);
             let expected = places.map(|at| from[at..at + len].to_vec()).concat();
             for past_caches in [false, true] {
@@ -555,7 +598,8 @@ mod tests {
                 let (mut to, from, mut back) = ([0; 12], [0; 20], [0; 20]);
                 let mut target = Target::from(&mut to[..]);
                 let len = 4;
-                let blocks = Listed { len, base, offsets };
+                let listed = offsets.iter().copied().collect::<Offsets>();
+                let blocks = listed.blocks(0..offsets.len(), base, len);
                 gather(&mut target, at, Source::from(&from[..]), blocks);
                 let mut target = Target::from(&mut back[..]);
                 scatter(&mut target, Source::from(&to[..]), at, blocks);
@@ -567,6 +611,33 @@ mod tests {
         assert!(fails(0, &[17], 0) && fails(0, &[-1], 0) && fails(0, &[0; 3], 1));
         assert!(fails(0, &[0; 4], 0) && fails(0, &[0], usize::MAX));
         assert!(fails(i64::MAX, &[i64::MAX], 0) && fails(i64::MIN, &[i64::MIN], 0));
+    }
+
+    #[test]
+    fn some_of_listed_blocks_are_copied() {
+        let listed = Offsets::from_iter([8, 0, 16, 4]);
+        let from: Vec<u8> = (0..20).collect();
+        let mut to = [0; 8];
+        let some = listed.blocks(1..3, 0, 4);
+        gather(
+            &mut Target::from(&mut to[..]),
+            0,
+            Source::from(&from[..]),
+            some,
+        );
+        assert_eq!(to, [0, 1, 2, 3, 16, 17, 18, 19]);
+        let all = 0..listed.len();
+        let few = std::panic::catch_unwind(|| {
+            let (mut to, from) = ([0; 20], [0; 19]);
+            let some = listed.blocks(0..2, 0, 4);
+            gather(
+                &mut Target::from(&mut to[..]),
+                0,
+                Source::from(&from[..]),
+                some,
+            );
+        });
+        assert!(all == (0..4) && few.is_err());
     }
 
     /// A long block that overlaps its own target is copied as if by way of other memory.

@@ -103,6 +103,17 @@ static void pairs(void *base, MPI_Win win) {
     OK(MPI_Win_fence(0, win));
     CHECK(was.value == 0 && was.index == 0);
     CHECK(((short *)base)[0] == 7 && ((int *)base)[1] == 1);
+    /* A pair of equal types has the signature of two elements. */
+    MPI_Datatype some;
+    int places[] = {2, 0}, two[2][2] = {{5, rank}, {-5, rank}}, (*at)[2] = base;
+    memset(base, 0, 64);
+    OK(MPI_Type_create_indexed_block(2, 1, places, MPI_2INT, &some));
+    OK(MPI_Type_commit(&some));
+    OK(MPI_Win_fence(0, win));
+    OK(MPI_Accumulate(two, 2, MPI_2INT, right(), 0, 1, some, MPI_MAXLOC, win));
+    OK(MPI_Win_fence(0, win));
+    CHECK(at[2][0] == 5 && at[2][1] == left() && at[0][0] == 0 && at[0][1] == 0);
+    OK(MPI_Type_free(&some));
 }
 
 static void locks(int64_t *base, MPI_Win win) {

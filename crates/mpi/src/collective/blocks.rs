@@ -3,7 +3,7 @@
 use causeway_engine::Memory;
 
 use crate::abi;
-use crate::buffer::{Buffer, OwnedBuffer};
+use crate::buffer::{Buffer, OwnedBuffer, check_apart};
 use crate::error::{Error, Result};
 use crate::steps::Steps;
 
@@ -35,6 +35,18 @@ impl Blocks {
                 let sizes = each.iter().map(OwnedBuffer::bytes_of_data);
                 sizes.sum()
             }
+        }
+    }
+
+    /// Fails if a process's block for another one is where that one's block for it is to be.
+    pub(crate) fn check_apart(&self, into: &Self) -> Result<()> {
+        match (self, into) {
+            (Self::Even { memory: from, .. }, Self::Even { memory: into, .. }) => {
+                check_apart(from, into)
+            }
+            (Self::Each(from), Self::Each(into)) => (from.iter().zip(into))
+                .try_for_each(|(from, into)| check_apart(&from.memory, &into.memory)),
+            _ => Ok(()),
         }
     }
 

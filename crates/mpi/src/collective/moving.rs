@@ -216,6 +216,9 @@ impl Process {
         communicator: usize,
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
+        if let Some(from) = from {
+            from.check_apart(into)?;
+        }
         let mut steps = Steps::on(communicator);
         let mut sides = Sides::new(&mut steps, from, Some(into))?;
         if sites.remote.is_some() {

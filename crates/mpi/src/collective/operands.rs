@@ -5,7 +5,7 @@ use causeway_engine::Memory;
 
 use super::place::Place;
 use crate::abi;
-use crate::buffer::{OwnedBuffer, scratch, temporary};
+use crate::buffer::{OwnedBuffer, check_apart, scratch, temporary};
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::operation::{Combine, Operation};
@@ -84,6 +84,9 @@ impl Reduction {
             },
             Err(operation) => Combine::predefined(operation, datatype)?,
         };
+        if let (Some(from), Some(into)) = (from, into) {
+            check_apart(&from.memory, &into.memory)?;
+        }
         let count = into.or(from).map_or(0, |buffer| buffer.count);
         let mut copies = Vec::new();
         let mut lay_out = |buffer: &OwnedBuffer| {

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::layout::{List, Loop, Placed, Shape};
+use super::layout::{List, Loop, Placed, RECORD_PIECES, Shape};
 
 /// A contiguous piece of elements' data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,8 +46,6 @@ pub(crate) enum Run<'a> {
 /// Records are copied piece by piece, all records' first, then their second; so many bytes at a time that the stream's
 /// stay in the nearest cache.
 const RECORDS_BYTES: u64 = 16 << 10;
-/// A record of more pieces is copied one piece after the other.
-const RECORD_PIECES: usize = 16;
 
 /// A part of a program; its frame has the place where it lies.
 #[derive(Debug, Clone, Copy)]

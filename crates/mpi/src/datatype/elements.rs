@@ -287,12 +287,8 @@ impl Elements {
                 indices,
             } => {
                 if let Some(len) = list.part_len() {
-                    let here = Listed {
-                        len,
-                        base: base - self.hull.start,
-                        offsets: &list.offsets[indices],
-                    };
-                    return way.pieces(here, at);
+                    let base = base - self.hull.start;
+                    return way.pieces(list.offsets.blocks(indices, base, len), at);
                 }
                 let first = list.range(indices.start).0;
                 for index in indices {

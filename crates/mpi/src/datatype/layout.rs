@@ -5,7 +5,12 @@
 
 use std::sync::Arc;
 
+use causeway_sys::blocks::Offsets;
+
 use super::error::{Error, MOST_LEVELS, product_of_sizes, sum, sum_of_sizes};
+
+/// A record of more pieces is copied one piece after the other.
+pub(super) const RECORD_PIECES: usize = 16;
 
 /// A program whose first byte of data lies at 0.
 #[derive(Debug, Clone, Default)]
@@ -35,7 +40,7 @@ pub(crate) struct Loop {
 /// Shapes at offsets of their own, the first at 0.
 #[derive(Debug)]
 pub(crate) struct List {
-    pub(crate) offsets: Box<[i64]>,
+    pub(crate) offsets: Offsets,
     pub(crate) parts: Parts,
     pub(crate) size: u64,
     levels: u32,
@@ -247,6 +252,42 @@ impl Placed {
     }
 }
 
+/// The words of equal length that pieces of different lengths consist of, if there are few of them in a piece: copying two such words
+/// takes less time than copying one piece after the decision how.
+fn in_words(parts: &[Placed]) -> Option<Vec<Placed>> {
+    /// Words of a piece, on average and at most.
+    const WORDS: usize = 2;
+    if parts.len() <= RECORD_PIECES {
+        return None;
+    }
+    let (mut word, mut bytes) = (0, 0);
+    for part in parts {
+        let Shape::Bytes(len) = part.shape else {
+            return None;
+        };
+        word = common_divisor(word, len);
+        bytes = sum_of_sizes(bytes, len).ok()?;
+    }
+    let words = usize::try_from(bytes / word).ok()?;
+    if words == parts.len() || words / WORDS > parts.len() {
+        return None;
+    }
+    let mut list = Vec::with_capacity(words);
+    for part in parts {
+        for begin in (0..part.shape.size()).step_by(usize::try_from(word).ok()?) {
+            list.push(Placed {
+                offset: part.offset.checked_add_unsigned(begin)?,
+                shape: Shape::Bytes(word),
+            });
+        }
+    }
+    Some(list)
+}
+
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
 /// Makes one program of several, in their order.
 #[derive(Debug, Default)]
 pub(crate) struct Lister {
@@ -275,7 +316,10 @@ impl Lister {
 
     /// The program of all.
     pub(crate) fn finish(self) -> Result<Placed, Error> {
-        let parts = self.parts;
+        let parts = match in_words(&self.parts) {
+            Some(words) => words,
+            None => self.parts,
+        };
         let Some(first) = parts.first() else {
             return Ok(Placed::default());
         };

@@ -13,7 +13,7 @@ use super::parts::Parts;
 use super::reading::Reading;
 use super::state::{Node, Refusal};
 use crate::abi;
-use crate::buffer::{Buffer, OwnedBuffer, temporary};
+use crate::buffer::{Buffer, OwnedBuffer, check_apart, temporary};
 use crate::collective::moving::{check_equal, check_root};
 use crate::error::{Error, Result};
 use crate::operation::Combine;
@@ -370,6 +370,9 @@ impl Process {
         };
         let unit = kernel.as_ref().map_or(0, Kernel::unit);
         let call = call.with_elements(of.operation, unit, &[]);
+        if let (Some(from), Some(into)) = (&of.from, &of.into) {
+            check_apart(from.memory, into.memory)?;
+        }
         let from = of.any()?.memory.clone();
         // Where there is no result, nothing is written.
         let into = of.into.as_ref().map_or(&from, |into| into.memory).clone();
@@ -500,6 +503,7 @@ impl Process {
         let ranks = self.communicator(communicator)?.size();
         if let Some(from) = from {
             check_equal(from.bytes()? as usize, bytes as usize)?;
+            check_apart(from.memory, into.memory)?;
         }
         let block = bytes / u64::from(ranks);
         let call = Call::new(Function::Alltoall, block);

@@ -173,14 +173,15 @@ pub(super) fn basic_of(datatype: &Datatype) -> Result<Basic> {
 #[cold]
 fn basic_of_derived(datatype: &Datatype) -> Result<Basic> {
     fn find(datatype: &Datatype) -> Option<Basic> {
-        let known = datatype.basic().or_else(|| datatype.scalar());
-        known.or_else(|| {
-            // Pairs do not show in a signature.
+        // Pairs do not show in a signature: one of two integers has that of two integers.
+        let common = || {
             let (first, others) = datatype.contents().datatypes.split_first()?;
             let basic = find(first)?;
             let same = others.iter().all(|other| find(other) == Some(basic));
             same.then_some(basic)
-        })
+        };
+        let known = datatype.basic().or_else(common);
+        known.or_else(|| datatype.scalar())
     }
     find(datatype).ok_or_else(|| {
         let text = "the datatype has elements of more than one predefined type";
@@ -337,6 +338,7 @@ impl Staging {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datatype::Width;
 
     #[test]
     fn runs_are_joined_and_cut() {
@@ -364,6 +366,21 @@ mod tests {
             }]
         );
         assert_eq!(basic_of(&pair).expect("a pair"), Basic::DoubleInt);
+    }
+
+    #[test]
+    fn pairs_of_equal_types_are_found_in_derived_datatypes() {
+        let list = |of: &Datatype| {
+            let inner = Datatype::indexed_block(1, &[3, 1], of, Width::Int).expect("a list");
+            Datatype::contiguous(2, &inner, Width::Int).expect("an array")
+        };
+        for basic in [Basic::TwoInt, Basic::Int, Basic::DoubleInt, Basic::Double] {
+            assert_eq!(basic_of(&list(&basic.into())).expect("one type"), basic);
+        }
+        let (int, pair) = (Basic::Int.into(), Basic::TwoInt.into());
+        let mixed = Datatype::structure(&[1, 1], &[0, 4], &[int, pair], Width::Int);
+        let mixed = mixed.expect("a structure");
+        assert_eq!(basic_of(&mixed).expect("integers"), Basic::Int);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use causeway_mpi::datatype::{
     Basic, Combiner, Datatype, Elements, Error, MOST_LEVELS, Order, Piece, Width,
 };
+use causeway_sys::blocks::{Source, Target};
 
 fn int() -> Datatype {
     Basic::Int.into()
@@ -132,6 +133,40 @@ fn levels_are_bounded_and_chains_are_not() {
         chain = Datatype::duplicate(&chain).expect("a duplicate");
     }
     assert_eq!(chain.pieces(), 2);
+}
+
+/// Pieces of one and two words become words, which are copied without a decision for each; the pieces remain.
+#[test]
+fn many_short_pieces_of_different_lengths_are_copied_as_words() {
+    const COUNT: i64 = 60;
+    let places: Vec<i64> = (0..COUNT).map(|index| 3 * index + index % 3).collect();
+    let double = Basic::Double.into();
+    let listed = Datatype::indexed_block(1, &places, &double, Width::Int).expect("a list");
+    assert_eq!(listed.pieces(), COUNT as u64);
+    let elements = Elements::new(listed, 1).expect("it fits");
+    let mut cursor = elements.cursor(0);
+    let pieces: Vec<_> = std::iter::from_fn(|| cursor.next_piece(u64::MAX)).collect();
+    let of_two = pieces.iter().filter(|piece| piece.len == 16).count();
+    assert_eq!((pieces.len(), of_two), (COUNT as usize - 19, 19));
+    let span = (elements.hull().end - elements.hull().start) as usize;
+    let memory: Vec<u8> = (0..span).map(|at| (at * 7 + at / 251) as u8).collect();
+    let packed = |at: &i64| memory[8 * *at as usize..][..8].to_vec();
+    let expected: Vec<u8> = places.iter().flat_map(packed).collect();
+    for position in 0..expected.len() {
+        for room in [1, 7, 8, 17, 100, 1000] {
+            let mut stream = vec![0; room];
+            let end = expected.len().min(position + room);
+            let source = Source::from(&memory[..]);
+            let done = elements.pack(position as u64, source, &mut Target::from(&mut stream[..]));
+            assert_eq!(done, Ok((end - position) as u64));
+            assert_eq!(stream[..end - position], expected[position..end]);
+        }
+    }
+    // Longer ones stay as they are.
+    let lengths: Vec<i64> = (0..COUNT).map(|index| 1 + 8 * (index % 2)).collect();
+    let places: Vec<i64> = (0..COUNT).map(|index| 10 * index).collect();
+    let listed = Datatype::indexed(&lengths, &places, &double, Width::Int).expect("a list");
+    assert_eq!(listed.pieces(), COUNT as u64);
 }
 
 #[test]
