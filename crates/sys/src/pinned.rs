@@ -332,7 +332,10 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("causeway-setuid-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let program = folder.join("cat");
-        std::fs::copy("/bin/cat", &program).unwrap();
+        // By another process: one that is started meanwhile would have this one's descriptor of the file for a moment, and a file that is
+        // open for writing cannot be executed.
+        let copied = Command::new("cp").arg("/bin/cat").arg(&program).status();
+        assert!(copied.unwrap().success());
         for (path, mode) in [(&folder, 0o755), (&program, 0o4755)] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
         }
