@@ -6,6 +6,7 @@ use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
 use causeway_mpi::request::Outcome;
 use causeway_mpi::status::Status as Known;
+use smallvec::SmallVec;
 
 use crate::general;
 use crate::library::{enter, wait_for, with};
@@ -74,6 +75,15 @@ pub(crate) unsafe fn wait(request: *mut Handle, status: *mut Status) -> Result<(
     }
 }
 
+/// The outcome of a request, which is over if it is done. First the library looks whether it is that of a message in progress, as it mostly is.
+#[inline(always)]
+fn outcome_of(process: &mut causeway_mpi::Process, handle: Handle) -> Result<Outcome> {
+    match process.is_message_in_progress(handle) {
+        true => Ok(Outcome::Pending),
+        false => process.test(handle, false),
+    }
+}
+
 pub(crate) unsafe fn test(
     request: *mut Handle,
     flag: *mut c_int,
@@ -90,9 +100,7 @@ pub(crate) unsafe fn test(
         } else {
             // Returning outcomes that are mostly `Pending` through each function takes longer than all else.
             at_once(|process| {
-                if !process.is_message_in_progress(handle) {
-                    outcome = process.test(handle, false)?;
-                }
+                outcome = outcome_of(process, handle)?;
                 Ok(Some(()))
             })?;
         }
@@ -114,6 +122,9 @@ pub(crate) unsafe fn request_get_status(
         settle(outcome, &mut { request }, status)
     }
 }
+
+/// A copy of the program's handles, which its functions may change while the library looks at them.
+type Handles = SmallVec<[Handle; 8]>;
 
 /// Requests of the program's, and where their statuses go.
 struct Array {
@@ -153,9 +164,10 @@ impl Array {
 
     /// # Safety
     /// The array has the stated number of entries.
-    unsafe fn handles(&self) -> Result<Vec<Handle>> {
+    unsafe fn handles(&self) -> Result<Handles> {
         // SAFETY: the caller's promise.
-        Ok(unsafe { array(self.requests, self.many, "the array of requests") }?.to_vec())
+        let handles = unsafe { array(self.requests, self.many, "the array of requests") }?;
+        Ok(Handles::from_slice(handles))
     }
 
     /// Settles a request whose message was sent or received.
@@ -272,6 +284,11 @@ pub(crate) unsafe fn testall(
     unsafe {
         let handles = array.handles()?;
         let all = at_once(|process| {
+            process.check_requests(&handles)?;
+            let mut of_messages = handles.iter();
+            if of_messages.any(|handle| process.is_message_in_progress(*handle)) {
+                return Ok(None);
+            }
             for handle in &handles {
                 if let Outcome::Pending = process.peek(*handle)? {
                     return Ok(None);
@@ -301,7 +318,7 @@ fn any_done(
     process.check_requests(handles)?;
     let mut is_any_active = false;
     for (at, handle) in handles.iter().enumerate() {
-        match process.test(*handle, false)? {
+        match outcome_of(process, *handle)? {
             Outcome::Inactive => {}
             Outcome::Pending => is_any_active = true,
             done => return Ok(Some(Some((at, done)))),
@@ -361,7 +378,15 @@ pub(crate) unsafe fn testany(
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
         let handles = array.handles()?;
-        let found = at_once(|process| any_done(process, &handles))?;
+        let mut found = None;
+        // As in `test`: what is found is mostly nothing.
+        at_once(|process| {
+            let is_in_progress = |handle: &Handle| process.is_message_in_progress(*handle);
+            if handles.is_empty() || !handles.iter().all(is_in_progress) {
+                found = any_done(process, &handles)?;
+            }
+            Ok(Some(()))
+        })?;
         flag.write(found.is_some().into());
         match found {
             Some(found) => settle_any(&array, found, index, status),
@@ -380,7 +405,7 @@ fn some_done(process: &mut causeway_mpi::Process, handles: &[Handle]) -> Result<
     process.check_requests(handles)?;
     let (mut done, mut is_any_active) = (Vec::new(), false);
     for (at, handle) in handles.iter().enumerate() {
-        match process.test(*handle, false)? {
+        match outcome_of(process, *handle)? {
             Outcome::Inactive => {}
             Outcome::Pending => is_any_active = true,
             outcome => done.push((at, outcome)),
@@ -460,7 +485,7 @@ pub(crate) unsafe fn request_get_status_all(
     let array = Array::new(requests.cast_mut(), statuses, count)?;
     // SAFETY: the caller's arrays, as MPI has it.
     unsafe {
-        let found = look(array.handles()?)?;
+        let found = look(&array.handles()?)?;
         let is_pending = |outcome: &Outcome| matches!(outcome, Outcome::Pending);
         let all = !found.iter().any(is_pending);
         flag.write(all.into());
@@ -481,7 +506,7 @@ pub(crate) unsafe fn request_get_status_any(
     let array = Array::new(requests.cast_mut(), std::ptr::null_mut(), count)?;
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
-        let found = look(array.handles()?)?;
+        let found = look(&array.handles()?)?;
         let is_any_active = !found.iter().all(is_inactive);
         let mut all = found.into_iter().enumerate();
         let done = all.find(|(_, outcome)| matches!(outcome, Outcome::Done { .. }));
@@ -509,7 +534,7 @@ pub(crate) unsafe fn request_get_status_some(
     let array = Array::new(requests.cast_mut(), statuses, incount)?;
     // SAFETY: the caller's arrays, as MPI has it.
     unsafe {
-        let found = look(array.handles()?)?;
+        let found = look(&array.handles()?)?;
         if found.iter().all(is_inactive) {
             outcount.write(abi::UNDEFINED);
             return Ok(());
@@ -531,7 +556,7 @@ fn is_inactive(outcome: &Outcome) -> bool {
 }
 
 /// Returns the states of requests after some progress; the requests stay valid.
-fn look(handles: Vec<Handle>) -> Result<Vec<Outcome>> {
+fn look(handles: &[Handle]) -> Result<Vec<Outcome>> {
     let peek = |process: &mut causeway_mpi::Process| {
         let each = handles.iter().map(|handle| process.peek(*handle));
         each.collect::<Result<Vec<_>>>().map(Some)
