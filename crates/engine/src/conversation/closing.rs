@@ -19,7 +19,10 @@ impl Conversation {
     ) {
         tracing::debug!(target: CONNECT, peer = self.name, %cause, "no longer connected");
         self.touch(shared);
-        shared.losses += 1;
+        // A call that did not come up is no loss of a process that this one knows: one of two that call each other ends in this way.
+        if self.was_up || self.refs > 0 {
+            shared.losses += 1;
+        }
         self.loss = Some(cause.clone());
         self.phase = Phase::Failed;
         self.control.clear();

@@ -109,6 +109,8 @@ fn crossing_calls_become_one() {
             until_links(&mut a, &mut b, 1);
             assert_eq!(a.bmi.conversations.peers.len(), 1);
             assert_eq!(b.bmi.conversations.peers.len(), 1);
+            // The connection that was given up counts as none that was lost.
+            assert_eq!((a.bmi.losses(), b.bmi.losses()), (0, 0));
         }
     }
 }
