@@ -157,7 +157,7 @@ fn report_invalid(pair: &mut Pair, _: InvalidClaims) -> Step {
 /// Whether the peer copies transfers of its own as well, or has a message of ours to read. Each
 /// processor then has a message of its own to copy, and no time to send pieces of the other's: a
 /// byte that is read by its receiver is copied once, a byte of a piece twice.
-pub(super) fn copies_both_ways(pair: &Pair) -> bool {
+fn copies_both_ways(pair: &Pair) -> bool {
     pair.helper.is_any_open() || pair.exports.is_any_read_only()
 }
 

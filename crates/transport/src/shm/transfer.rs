@@ -296,11 +296,7 @@ pub(super) fn read_now(
     region: &RegionDescriptor,
     notify: &[u8],
 ) -> bool {
-    let most = match split_initiator::copies_both_ways(pair) {
-        true => split_initiator::BATCH,
-        false => split_initiator::LEAST_ALONE - 1,
-    };
-    let Some(pid) = copies_now(pair, near, region, most) else {
+    let Some(pid) = copies_now(pair, near, region, split_initiator::LEAST_ALONE - 1) else {
         return false;
     };
     pair.imports.prefetch(region.key);
