@@ -237,7 +237,7 @@ impl<M: Matcher> Endpoint<M> {
             || (!idle.is_zero() && self.wait_until(idle, |all| all.shared.event_count() != since))
     }
 
-    /// How many connections were lost so far.
+    /// How many connections were lost so far, apart from calls of unknown processes that did not come up.
     #[inline]
     pub fn losses(&self) -> u64 {
         self.conversations.shared.losses
