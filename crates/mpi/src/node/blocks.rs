@@ -5,6 +5,7 @@ use causeway_engine::Memory;
 use super::call::{Call, Function};
 use super::operation::What;
 use super::parts::Parts;
+use super::reading::Reading;
 use super::starting::{Limit, Operands, REDUCTION, Started, staging};
 use super::uneven::{Kind, Side, Uneven, fits};
 use crate::buffer::{Buffer, check_apart};
@@ -156,7 +157,12 @@ impl Process {
         let call = Call::new(Function::Allgatherv, 0).with_elements(None, 1, &lens);
         self.begin_in_area(communicator, call, |area| {
             if lens.iter().any(|len| !BLOCK.allows(*len, area.ranks)) {
-                return Ok(None);
+                if !area.reads_memory() {
+                    return Ok(None);
+                }
+                let from = from.map(Buffer::packed).transpose()?;
+                let reading = Reading::gather_uneven(area.rank, from, into);
+                return Ok(Some((What::Reading(reading), None)));
             }
             let uneven = Uneven::new(Kind::Gather, None, packed(from)?, Some(into));
             Ok(Some((What::Uneven(uneven), None)))

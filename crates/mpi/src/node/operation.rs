@@ -346,8 +346,10 @@ impl Operation {
     /// Puts the results where the program wants them.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<()> {
-        if let What::Uneven(uneven) = &mut self.what {
-            uneven.finish()?;
+        match &mut self.what {
+            What::Uneven(uneven) => uneven.finish()?,
+            What::Reading(reading) => reading.finish(&self.area)?,
+            _ => {}
         }
         match self.deliver.take() {
             None => Ok(()),

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Where the parts of memory lie that belong to each rank.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Parts {
     /// One behind the other, of so many bytes.
     Even(usize),

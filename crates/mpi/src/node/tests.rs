@@ -39,6 +39,7 @@ enum Kind {
     ReadExchange,
     ReadReduce,
     ReadReduceScatter,
+    ReadGatherUneven,
     GatherUneven,
     GatherUnevenToAll,
     ScatterUneven,
@@ -47,7 +48,7 @@ enum Kind {
     ScanExclusive,
 }
 
-const KINDS: [Kind; 18] = [
+const KINDS: [Kind; 19] = [
     Kind::Barrier,
     Kind::Broadcast,
     Kind::Reduce,
@@ -60,6 +61,7 @@ const KINDS: [Kind; 18] = [
     Kind::ReadExchange,
     Kind::ReadReduce,
     Kind::ReadReduceScatter,
+    Kind::ReadGatherUneven,
     Kind::GatherUneven,
     Kind::GatherUnevenToAll,
     Kind::ScatterUneven,
@@ -260,6 +262,32 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> Doing {
             left = rest;
             (what, into, expected, nothing(0))
         }
+        Kind::ReadGatherUneven => {
+            let lens = (0..ranks).map(|from| len_of(&call, from, 0));
+            let (places, len) = places(lens);
+            let mut expected = vec![7; len];
+            for (from, place) in (0..ranks).zip(&places) {
+                let words = &mut expected[place.start / 8..place.end / 8];
+                let values = (0..).map(|place| value(at, from, place));
+                words
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(word, value)| *word = value);
+            }
+            let place = places[rank as usize].clone();
+            let (into, block) = (nothing(len), own(place.len() / 8));
+            if call.in_place {
+                into.slice(place.clone()).copy_from(&block);
+            }
+            let operands = match call.in_place {
+                true => into.slice(place),
+                false => block.clone(),
+            };
+            let side = Side::at(into.clone(), places);
+            let from = (!call.in_place).then_some(block);
+            let reading = Reading::gather_uneven(rank, from, side);
+            (What::Reading(reading), into, expected, operands)
+        }
         Kind::Scan | Kind::ScanExclusive => {
             let is_exclusive = matches!(call.kind, Kind::ScanExclusive);
             let (from, into) = sides(count);
@@ -416,7 +444,7 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> Doing {
         Kind::Gather | Kind::ReadGather => Function::Allgather,
         Kind::Exchange | Kind::ReadExchange => Function::Alltoall,
         Kind::GatherUneven => Function::Gatherv,
-        Kind::GatherUnevenToAll => Function::Allgatherv,
+        Kind::GatherUnevenToAll | Kind::ReadGatherUneven => Function::Allgatherv,
         Kind::ScatterUneven => Function::Scatterv,
         Kind::ExchangeUneven => Function::Alltoallv,
         Kind::Scan => Function::Scan,

@@ -111,6 +111,20 @@ impl Side {
         }
     }
 
+    /// Memory that the blocks are received into, and their places there.
+    pub(super) fn places(&self) -> (Memory, Parts) {
+        (self.memory.clone(), self.parts.clone())
+    }
+
+    /// Puts all received blocks where the program wants them, except one that is in its place.
+    pub(super) fn unpack(&self, in_place: Option<u32>) -> Result<()> {
+        let all = (0..).zip(&self.unpacked);
+        for (rank, (block, _)) in all.filter(|(rank, _)| Some(*rank) != in_place) {
+            block.unpack_from(&self.block(rank))?;
+        }
+        Ok(())
+    }
+
     /// A rank's block.
     pub(super) fn block(&self, rank: u32) -> Memory {
         self.memory.slice(self.parts.range(rank))
