@@ -78,7 +78,9 @@ pub fn move_to_cpu(cpu: usize) -> io::Result<()> {
 /// thread that wakes it, mostly where idle virtual processors count as stopped.
 #[derive(Debug)]
 pub struct Stay {
-    /// Where the thread may run afterwards.
+    /// Where the thread may run meanwhile.
+    here: CpuSet,
+    /// Where it may run afterwards.
     allowed: CpuSet,
 }
 
@@ -90,14 +92,17 @@ impl Stay {
         here.set(sched_getcpu());
         let may_move = allowed.count() > 1;
         let is_set = may_move && sched_setaffinity(None, &here).is_ok();
-        is_set.then_some(Self { allowed })
+        is_set.then_some(Self { here, allowed })
     }
 }
 
 impl Drop for Stay {
     fn drop(&mut self) {
-        // It fails if none of them is left: then the kernel has chosen others already.
-        let _ = sched_setaffinity(None, &self.allowed);
+        // A user may have given it other processors meanwhile (`taskset -p`), and these are its processors then.
+        if sched_getaffinity(None).is_ok_and(|now| now == self.here) {
+            // It fails if none of them is left: then the kernel has chosen others already.
+            let _ = sched_setaffinity(None, &self.allowed);
+        }
     }
 }
 
@@ -145,6 +150,17 @@ mod tests {
             assert_eq!(stay.is_some(), before.len() > 1);
             drop(stay);
             assert_eq!(allowed_cpus().unwrap(), before);
+            let stay = Stay::here();
+            let here = allowed_cpus().unwrap()[0];
+            if let Some(given) = before.iter().find(|cpu| **cpu != here) {
+                pin_to_cpu(*given).unwrap();
+                drop(stay);
+                assert_eq!(
+                    allowed_cpus().unwrap(),
+                    [*given],
+                    "it was given that one meanwhile"
+                );
+            }
             pin_to_cpu(before[0]).unwrap();
             assert!(Stay::here().is_none());
             move_to_cpu(before[0]).unwrap();
