@@ -761,14 +761,6 @@ impl<M: Matcher> Endpoint<M> {
         info
     }
 
-    /// Large messages are copied by one of their sides from here on, which is the one that begins now. If more processes communicate than there are processors, a side that helps
-    /// takes the processor from another process, and its help is no gain.
-    pub fn copy_alone(&mut self) {
-        for slot in &mut self.methods.slots {
-            slot.copy_alone();
-        }
-    }
-
     fn share_copies(&mut self, sharing: Sharing) {
         for slot in &mut self.methods.slots {
             slot.share_copies(sharing);

@@ -42,6 +42,14 @@ impl<M: Matcher> Endpoint<M> {
         self.home = Some(Home::new(processor));
     }
 
+    /// Large messages are copied by one of their sides from here on, which is the one that begins now. If more processes communicate than there are processors, a side that helps
+    /// takes the processor from another process, and its help is no gain.
+    pub fn copy_alone(&mut self) {
+        for slot in &mut self.methods.slots {
+            slot.copy_alone();
+        }
+    }
+
     /// Polls the methods once; returns whether anything happened.
     #[inline]
     pub(super) fn progress(&mut self) -> bool {
