@@ -10,6 +10,7 @@ use causeway_mpi::datatype::Basic;
 use causeway_mpi::error::Result;
 use causeway_mpi::node::{self, Operands, Side, Started};
 use causeway_mpi::process::Process;
+use smallvec::SmallVec;
 
 use crate::file::Surface;
 use crate::library::{Handles, ProgramBuffer, complete, with};
@@ -335,7 +336,7 @@ unsafe fn side(handles: &Handles<'_>, of: Uneven, many: u32, receives: bool) -> 
             let end = len.and_then(|len| start.checked_add(len));
             Ok(start..end.ok_or_else(too_many)?)
         });
-        let places = places.collect::<Result<Vec<_>>>()?;
+        let places = places.collect::<Result<SmallVec<[_; 8]>>>()?;
         let used = || places.iter().filter(|place| !place.is_empty());
         let start = used().map(|place| place.start).min().unwrap_or(0);
         let end = used().map(|place| place.end).max().unwrap_or(0);

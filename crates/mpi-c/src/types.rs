@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_void};
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
+use smallvec::SmallVec;
 
 /// Any handle: the ABI's are pointers, which are never followed.
 pub(crate) type Handle = usize;
@@ -151,14 +152,17 @@ pub(crate) enum Numbers {
     Large(*const i64),
 }
 
+/// So many numbers are kept without an allocation: those of the processes of one host, mostly.
+const FEW: usize = 8;
+
 impl Numbers {
     /// The first so many.
     ///
     /// # Safety
     /// The array has so many.
-    pub(crate) unsafe fn read(self, many: usize, what: &str) -> Result<Vec<i64>> {
+    pub(crate) unsafe fn read(self, many: usize, what: &str) -> Result<SmallVec<[i64; FEW]>> {
         if many == 0 {
-            return Ok(Vec::new());
+            return Ok(SmallVec::new());
         }
         let is_null = match self {
             Self::Small(array) => array.is_null(),

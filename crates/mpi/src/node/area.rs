@@ -26,6 +26,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
 
 use causeway_engine::Memory;
+use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_sys::pinned::{Mark, Pinned};
 use causeway_sys::{process, sleepers};
 
@@ -43,6 +44,9 @@ pub(crate) const CAPACITY: usize = 8192;
 const SLOT: usize = LINE + CAPACITY;
 /// A communicator of more processes does without: each has one bit in a word.
 pub(crate) const MOST_RANKS: u32 = 64;
+
+/// From so many bytes on, the lines of a payload are fetched before they are written: others have read them last.
+const FETCHED: usize = 256;
 
 const SLEEPERS: usize = 0;
 /// Where a failure is described; behind it, whether a process describes one, which processes have left, the first operation that all do by messages, and the first phase that
@@ -203,6 +207,16 @@ impl Area {
     pub(super) fn payload_words(&self, rank: u32, phase: u64) -> [u64; 2] {
         let at = self.payload(rank, phase, 2 * WORD);
         [at, at + WORD].map(|at| self.word(at).load(Relaxed))
+    }
+
+    /// Copies into this process's payload of a phase, to this place of the area.
+    #[inline]
+    pub(super) fn fill(&self, at: usize, from: &Memory, range: Range<usize>) {
+        let mut into = Target::from(&self.memory);
+        if range.len() >= FETCHED {
+            into.part(at, range.len()).fetch_for_writing();
+        }
+        copy_one(&mut into, at, Source::from(from), range.start, range.len());
     }
 
     /// Writes a word of this process's payload of a phase, which is at this place of the area.

@@ -32,5 +32,6 @@ pub(crate) mod uneven;
 mod waiting;
 
 pub use creation::make_area;
+pub use parts::Places;
 pub use starting::{Operands, Started};
 pub use uneven::Side;

@@ -382,13 +382,7 @@ impl Operation {
     fn put(&self, phase: u64, at: usize, from: &Memory, range: Range<usize>) {
         let area = &*self.area;
         let to = area.payload(area.rank, phase, self.width) + at;
-        copy_one(
-            &mut Target::from(area.memory()),
-            to,
-            Source::from(from),
-            range.start,
-            range.len(),
-        );
+        area.fill(to, from, range);
     }
 
     /// Bytes of a rank's slot.

@@ -2,6 +2,11 @@
 
 use std::ops::Range;
 
+use smallvec::SmallVec;
+
+/// Places in memory. Those of few ranks need no allocation.
+pub type Places = SmallVec<[Range<usize>; 8]>;
+
 /// Where the parts of memory lie that belong to each rank.
 #[derive(Debug, Clone)]
 pub(crate) enum Parts {
@@ -10,7 +15,7 @@ pub(crate) enum Parts {
     /// One behind the other, up to these bounds.
     Bounds(Vec<usize>),
     /// At these places.
-    Places(Vec<Range<usize>>),
+    Places(Places),
     /// Any rank's part is all of the memory, of so many bytes.
     All(usize),
 }

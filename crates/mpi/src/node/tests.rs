@@ -10,7 +10,7 @@ use super::area::{Area, CAPACITY, DEPTH, len};
 use super::call::{self, Function};
 use super::failure::Failure;
 use super::operation::{Operation, Progress, What};
-use super::parts::Parts;
+use super::parts::{Parts, Places};
 use super::reading::Reading;
 use super::uneven::{self, Left, Side, TooLong, Uneven};
 use crate::datatype::Basic;
@@ -130,7 +130,7 @@ fn len_of(call: &Call, from: u32, to: u32) -> usize {
 }
 
 /// Places of blocks of so many elements, with a gap before each, in bytes, and the elements of all.
-fn places(lens: impl Iterator<Item = usize>) -> (Vec<Range<usize>>, usize) {
+fn places(lens: impl Iterator<Item = usize>) -> (Places, usize) {
     let mut end = 0;
     let places = lens.map(|len| {
         let start = end + 1;
@@ -734,7 +734,7 @@ fn a_block_that_is_too_long_is_refused() {
     let mut sending = begin(0, Some(Side::one(memory_of(100))), None);
     assert_eq!(sending.run(), Progress::Over);
     let received = Memory::zeroed(120);
-    let into = Side::at(received.clone(), vec![0..99, 110..120]);
+    let into = Side::at(received.clone(), Places::from_iter([0..99, 110..120]));
     let mut receiving = begin(1, Some(Side::one(memory_of(10))), Some(into));
     let too_long = TooLong {
         rank: 0,
@@ -783,7 +783,10 @@ fn lengths_of_blocks_are_not_trusted() {
                 area.set_word(area.payload(area.rank, 0, 0), first);
                 area.publish(0, call.numbered(0));
             }
-            let into = Side::at(Memory::zeroed(3 * CAPACITY), vec![0..CAPACITY; 3]);
+            let into = Side::at(
+                Memory::zeroed(3 * CAPACITY),
+                Places::from_iter([const { 0..CAPACITY }; 3]),
+            );
             let uneven = Uneven::new(kind, None, None, Some(into));
             let mut operation = Operation::new(own, (0, call), (What::Uneven(uneven), None));
             assert!(matches!(

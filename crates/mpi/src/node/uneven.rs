@@ -16,7 +16,7 @@ use causeway_engine::Memory;
 use causeway_sys::blocks::{Source, Target, copy_one};
 
 use super::area::{Area, BESIDE, CAPACITY};
-use super::parts::Parts;
+use super::parts::{Parts, Places};
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 
@@ -77,13 +77,13 @@ impl Side {
     }
 
     /// The blocks of all ranks, at these places in the memory.
-    pub fn at(memory: Memory, places: Vec<Range<usize>>) -> Self {
+    pub fn at(memory: Memory, places: Places) -> Self {
         Self::new(memory, Parts::Places(places))
     }
 
     /// The blocks of all ranks in elements that have gaps. `receives`: their data are received and then unpacked; otherwise, they are packed now.
     pub fn with_gaps(blocks: Vec<OwnedBuffer>, receives: bool) -> Result<Self> {
-        let mut places = Vec::with_capacity(blocks.len());
+        let mut places = Places::with_capacity(blocks.len());
         let mut end = 0;
         for block in &blocks {
             let start = end;
@@ -239,7 +239,7 @@ impl Uneven {
         }
         area.set_word(first, len as u64);
         let to = behind(area, area.rank, phase, len);
-        copy((&side.memory, range), (area.memory(), to));
+        area.fill(to, &side.memory, range);
     }
 
     fn fill_all(&mut self, area: &Area, phase: u64) {
@@ -268,7 +268,7 @@ impl Uneven {
                 (Some(from), 1) => {
                     let range = from.parts.range(rank);
                     let len = range.len();
-                    copy((&from.memory, range), (area.memory(), at));
+                    area.fill(at, &from.memory, range);
                     at += len;
                     len as u32
                 }
