@@ -261,7 +261,8 @@ pub struct Config {
     pub spin: Duration,
     /// Whether this process has a processor to itself as a rule, as those of parallel programs do. Where no other thread wants
     /// it, a wait then keeps awake for as long as beside other waiting processes, yielding all the time, so that processes that
-    /// do not reach their messages at the same time need not wake each other.
+    /// do not reach their messages at the same time need not wake each other. Beside a CPU-bound thread it polls for
+    /// [`Config::spin`].
     pub has_processor: bool,
     /// An operation that makes no progress for this long is reported in the log, and again each
     /// time that the wait has doubled; 0 never reports.

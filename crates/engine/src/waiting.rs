@@ -22,7 +22,7 @@
 //! hundred milliseconds. Therefore a thread that has been awake for a time slice yields at the beginning of its
 //! next wait, when its request is on its way. Slices are short while yields run other threads, and grow
 //! while they do not. A CPU-bound competitor that has had more than its share is not run by a yield, which lets slices
-//! grow beside it as well.
+//! grow beside it as well. If it is run, no thread yields for some time: the kernel gives it its share without that.
 //!
 //! [`constants`] lists what each constant was measured on. [`recorder`] records the inputs of the
 //! policy; the tests in `traces` replay recordings against it, and against halves and doubles of
@@ -253,10 +253,11 @@ impl Policy {
         self.clock.next_tick = deadline.map_or(latest, |deadline| deadline.min(latest));
     }
 
-    /// Begins a wait. Returns whether to yield first: the time slice is over.
+    /// Begins a wait. Returns whether to yield first: the time slice is over. Not to a CPU-bound thread, which takes its share without that, and
+    /// returns the processor milliseconds later, whatever has come meanwhile.
     #[inline]
     pub(crate) fn enter(&self) -> bool {
-        self.slice.is_over
+        self.slice.is_over && self.is_undisturbed()
     }
 
     /// How many times to poll before the clock is read for the first time: while messages come
@@ -313,6 +314,16 @@ impl Policy {
         *usual_ns -= *usual_ns / WEIGHT;
         self.contention.wait_ended();
         self.wait = None;
+    }
+
+    /// Which threads compete for the processor. After a yield has run a CPU-bound one, it is taken to be there for some time, however many waits end
+    /// meanwhile.
+    #[inline]
+    fn competitors(&self) -> Competitors {
+        match self.contention.competitors() {
+            Competitors::None if !self.is_undisturbed() => Competitors::CpuBound,
+            found => found,
+        }
     }
 
     #[inline]
@@ -394,7 +405,9 @@ impl Policy {
     /// Notes a yield. Returns whether it has run other threads.
     pub(crate) fn yielded(&mut self, of: Yielded) -> bool {
         let ran_others = self.contention.yielded(&self.constants, &of);
-        if of.took() >= self.constants.long_yield {
+        if self.contention.competitors() == Competitors::CpuBound
+            && of.took() >= self.constants.long_yield
+        {
             self.long_yield = Some(of.until);
         }
         self.begin_slice(of.until);
@@ -496,7 +509,7 @@ impl Policy {
                 Awaited::Messages | Awaited::Step | Awaited::Lock => Decision::Park,
             };
         }
-        match self.contention.competitors() {
+        match self.competitors() {
             Competitors::Waiting => Decision::Yield,
             Competitors::None if spun > 2 * self.constants.batch => Decision::Yield,
             Competitors::None | Competitors::CpuBound => {
@@ -511,10 +524,13 @@ impl Policy {
     fn budget(&self, wait: &Wait) -> Duration {
         let limit = self.contended_limit();
         let is_late = Duration::from_nanos(self.learnt(wait.awaited).usual_ns) > limit;
-        match self.contention.competitors() {
+        match self.competitors() {
             Competitors::None if wait.first_after.is_some() => {
                 self.lone_limit().max(2 * self.limit)
             }
+            // It gets its share of the processor whether this thread sleeps or not; what a process that has a processor of its own does not use of
+            // the rest is lost to it.
+            Competitors::CpuBound if self.has_processor => self.limit,
             Competitors::CpuBound => self.constants.batch.min(self.limit),
             _ if is_late => self.constants.batch.min(self.limit),
             Competitors::Waiting => limit,
@@ -555,7 +571,7 @@ impl Policy {
             return 1;
         }
         let awaited = self.polled_kind();
-        match self.contention.competitors() {
+        match self.competitors() {
             Competitors::Waiting => self.polls_per_yield(awaited),
             Competitors::None | Competitors::CpuBound => self.learnt(awaited).batch,
         }

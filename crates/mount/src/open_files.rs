@@ -4,9 +4,12 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use causeway_fs::client::File;
+use causeway_fs::client::{File, Unsynced};
 use causeway_wire::fs::ObjectId;
+
+use crate::unsynced::UnsyncedFiles;
 
 /// How a program has opened a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,7 +84,14 @@ impl Open {
 /// All open files.
 #[derive(Debug, Default)]
 pub(crate) struct OpenFiles {
-    known: Mutex<HashMap<ObjectId, Open>>,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    open: HashMap<ObjectId, Open>,
+    /// Of those that were closed.
+    unsynced: UnsyncedFiles,
 }
 
 /// The shared state of an open file.
@@ -92,9 +102,33 @@ pub(crate) type Shared = Arc<SharedFile>;
 pub(crate) struct SharedFile {
     file: Mutex<Option<File>>,
     is_stale: AtomicBool,
+    /// Writes by handles that were closed before the file was opened again.
+    earlier: Mutex<Option<Unsynced>>,
 }
 
 impl SharedFile {
+    fn after(earlier: Option<Unsynced>) -> Self {
+        Self {
+            earlier: Mutex::new(earlier),
+            ..Self::default()
+        }
+    }
+
+    /// Takes the writes that the file, once it was read from the server, has to know of.
+    pub(crate) fn earlier(&self) -> Option<Unsynced> {
+        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
+        earlier.take()
+    }
+
+    /// The writes that no fsync has made durable, at the end.
+    fn into_unsynced(self) -> Option<Unsynced> {
+        let file = self.file.into_inner();
+        let file = file.unwrap_or_else(PoisonError::into_inner);
+        let earlier = self.earlier.into_inner();
+        file.and_then(|mut file| file.unsynced())
+            .or(earlier.unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Drops content that was read before and may be old by now. Does not wait for threads that use the file.
     pub(crate) fn forget_content(&self) {
         self.is_stale.store(true, Ordering::Release);
@@ -113,7 +147,7 @@ impl SharedFile {
 }
 
 impl OpenFiles {
-    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectId, Open>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,7 +161,11 @@ impl OpenFiles {
         may_bypass_cache: bool,
     ) -> (Shared, bool) {
         let mut known = self.lock();
-        let open = known.entry(object).or_default();
+        let Known { open, unsynced } = &mut *known;
+        let open = open.entry(object).or_insert_with(|| Open {
+            file: Arc::new(SharedFile::after(unsynced.take(object, Instant::now()))),
+            ..Open::default()
+        });
         let is_uncached = access.appends
             || may_bypass_cache
                 && match access.reads {
@@ -144,22 +182,26 @@ impl OpenFiles {
     /// Removes a handle. With the last one, the file is closed.
     pub(crate) fn close(&self, object: ObjectId, access: Access, is_uncached: bool) {
         let mut known = self.lock();
-        let Some(open) = known.get_mut(&object) else {
+        let Some(open) = known.open.get_mut(&object) else {
             return;
         };
         if let Some(count) = open.count(access, is_uncached) {
             *count = count.saturating_sub(1);
         }
         open.handles = open.handles.saturating_sub(1);
-        if open.handles == 0 {
-            known.remove(&object);
+        if open.handles == 0
+            && let Some(closed) = known.open.remove(&object)
+            // A thread that still uses it changes only attributes.
+            && let Some(unsynced) = Arc::into_inner(closed.file).and_then(SharedFile::into_unsynced)
+        {
+            known.unsynced.keep(object, unsynced, Instant::now());
         }
     }
 
     /// The shared state of a file, if it is open.
     pub(crate) fn get(&self, object: ObjectId) -> Option<Shared> {
         let known = self.lock();
-        known.get(&object).map(|open| Arc::clone(&open.file))
+        known.open.get(&object).map(|open| Arc::clone(&open.file))
     }
 }
 

@@ -368,6 +368,9 @@ impl Mounted {
         let opened = self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, true)?;
+            if let Some(earlier) = shared.earlier() {
+                file.resume(earlier);
+            }
             if !truncate {
                 return Ok(());
             }

@@ -242,7 +242,7 @@ forms_in_areas! {
         recvcount: i64, datatype: Handle, op: Handle, comm: Handle);
 }
 
-forms! {
+forms_in_areas! {
     "MPI_Gather" "MPI_Igather" gather, igather, gather_init, start_gather(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out, recvcount: i64,
         recvtype: Handle, root: c_int, comm: Handle);
     "MPI_Gatherv" "MPI_Igatherv" gatherv, igatherv, gatherv_init, start_gatherv(sendbuf: In, sendcount: i64, sendtype: Handle, recvbuf: Out,
@@ -255,11 +255,14 @@ forms! {
         recvcounts: Numbers, displs: Numbers, recvtype: Handle, comm: Handle);
     "MPI_Alltoallv" "MPI_Ialltoallv" alltoallv, ialltoallv, alltoallv_init, start_alltoallv(sendbuf: In, sendcounts: Numbers, sdispls: Numbers, sendtype: Handle,
         recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtype: Handle, comm: Handle);
-    "MPI_Alltoallw" "MPI_Ialltoallw" alltoallw, ialltoallw, alltoallw_init, start_alltoallw(sendbuf: In, sendcounts: Numbers, sdispls: Numbers,
-        sendtypes: *const Handle, recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtypes: *const Handle,
-        comm: Handle);
     "MPI_Scan" "MPI_Iscan" scan, iscan, scan_init, start_scan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle, comm: Handle);
     "MPI_Exscan" "MPI_Iexscan" exscan, iexscan, exscan_init, start_exscan(sendbuf: In, recvbuf: Out, count: i64, datatype: Handle, op: Handle,
+        comm: Handle);
+}
+
+forms! {
+    "MPI_Alltoallw" "MPI_Ialltoallw" alltoallw, ialltoallw, alltoallw_init, start_alltoallw(sendbuf: In, sendcounts: Numbers, sdispls: Numbers,
+        sendtypes: *const Handle, recvbuf: Out, recvcounts: Numbers, rdispls: Numbers, recvtypes: *const Handle,
         comm: Handle);
 }
 

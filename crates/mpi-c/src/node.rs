@@ -5,8 +5,10 @@
 use std::ffi::c_int;
 
 use causeway_mpi::buffer::in_each_other;
+use causeway_mpi::collective::Scan;
+use causeway_mpi::datatype::Basic;
 use causeway_mpi::error::Result;
-use causeway_mpi::node::{self, Operands, Started};
+use causeway_mpi::node::{self, Operands, Side, Started};
 use causeway_mpi::process::Process;
 
 use crate::file::Surface;
@@ -28,7 +30,7 @@ fn run(
         match started? {
             Started::Done => return Ok(true),
             Started::Active(active) => return complete(active).map(|_| true),
-            Started::Reading(active) => {
+            Started::Partial(active) => {
                 complete(active)?;
                 return with(|process, _| Ok(!process.is_left_to_messages(comm)));
             }
@@ -290,4 +292,308 @@ macro_rules! exchanges {
 exchanges! {
     allgather, allgather_in_area, |size| 1;
     alltoall, alltoall_in_area, |size| size;
+}
+
+/// Blocks of these counts, at these displacements.
+#[derive(Clone, Copy)]
+struct Uneven {
+    buffer: In,
+    counts: Numbers,
+    displacements: Numbers,
+    datatype: Handle,
+}
+
+/// The blocks of all processes; `receives` if they are received into.
+///
+/// # Safety
+/// MPI's contract for the buffer of a collective operation, and there are as many counts and displacements.
+unsafe fn side(handles: &Handles<'_>, of: Uneven, many: u32, receives: bool) -> Result<Side> {
+    let Uneven {
+        buffer, datatype, ..
+    } = of;
+    // SAFETY: the caller's promise, for all of the below.
+    unsafe {
+        let counts = of.counts.read(many as usize, "the counts")?;
+        let displacements = of.displacements.read(many as usize, "the displacements")?;
+        let described = handles.datatype(datatype)?;
+        let (step, size) = (described.extent(), described.size());
+        let all = counts.iter().zip(&displacements);
+        let offset = |displacement: i64| displacement.checked_mul(step).ok_or_else(too_many);
+        if !described.is_contiguous() {
+            let each = all.map(|(count, displacement)| {
+                let base = buffer.wrapping_byte_offset(offset(*displacement)? as isize);
+                handles.owned_buffer(base, *count, datatype, receives)
+            });
+            return Side::with_gaps(each.collect::<Result<_>>()?, receives);
+        }
+        // Of no elements: whether the datatype may be used.
+        handles.buffer_of(buffer, 0, datatype, receives)?;
+        let places = all.map(|(count, displacement)| {
+            let len = count_of(*count)?.checked_mul(size);
+            let len = len.and_then(|len| i64::try_from(len).ok());
+            let start = offset(*displacement)?;
+            let end = len.and_then(|len| start.checked_add(len));
+            Ok(start..end.ok_or_else(too_many)?)
+        });
+        let places = places.collect::<Result<Vec<_>>>()?;
+        let used = || places.iter().filter(|place| !place.is_empty());
+        let start = used().map(|place| place.start).min().unwrap_or(0);
+        let end = used().map(|place| place.end).max().unwrap_or(0);
+        let hull = end.checked_sub(start).ok_or_else(too_many)?;
+        let base = buffer.wrapping_byte_offset(start as isize);
+        let memory = handles.buffer_of(base, hull, Basic::Byte.handle(), receives)?;
+        let memory = memory.buffer().memory.clone();
+        let places = places.into_iter().map(|place| match place.is_empty() {
+            true => 0..0,
+            false => (place.start - start) as usize..(place.end - start) as usize,
+        });
+        Ok(Side::at(memory, places.collect()))
+    }
+}
+
+/// What a process has in an operation with a root.
+struct Rooted {
+    is_root: bool,
+    ranks: u32,
+}
+
+/// Does an operation with a root that `start` begins, if it may be done in memory that all have.
+#[inline]
+fn run_rooted(
+    called: &'static str,
+    (root, comm): (c_int, Handle),
+    start: impl Fn(&mut Process, &Handles<'_>, Rooted) -> Result<Started>,
+) -> Result<bool> {
+    run(called, comm, |process, handles| {
+        if !process.may_be_in_area(comm)? {
+            return Ok(Started::ByMessages);
+        }
+        let communicator = process.communicator(comm)?;
+        let of = Rooted {
+            is_root: i64::from(root) == i64::from(communicator.rank()),
+            ranks: communicator.size(),
+        };
+        start(process, handles, of)
+    })
+}
+
+pub(crate) unsafe fn gather(
+    called: &'static str,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<bool> {
+    run_rooted(called, (root, comm), |process, handles, of| {
+        let has_own = !of.is_root || !is_in_place(sendbuf);
+        let received = (recvbuf.cast_const(), recvcount, recvtype);
+        // SAFETY: the caller keeps MPI's contract. What only the root has is looked at there only.
+        let (from, into) = unsafe {
+            let from = has_own.then(|| handles.buffer_of(sendbuf, sendcount, sendtype, false));
+            let into = (of.is_root).then(|| blocks(handles, received, of.ranks, true));
+            (from.transpose()?, into.transpose()?)
+        };
+        let from = from.as_ref().map(ProgramBuffer::buffer);
+        let into = into.as_ref().map(ProgramBuffer::buffer);
+        process.gather_in_area(from.as_ref(), into.as_ref(), root, comm)
+    })
+}
+
+pub(crate) unsafe fn gatherv(
+    called: &'static str,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcounts: Numbers,
+    displs: Numbers,
+    recvtype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<bool> {
+    let received = Uneven {
+        buffer: recvbuf.cast_const(),
+        counts: recvcounts,
+        displacements: displs,
+        datatype: recvtype,
+    };
+    run_rooted(called, (root, comm), |process, handles, of| {
+        let has_own = !of.is_root || !is_in_place(sendbuf);
+        // SAFETY: as for a gather.
+        let (from, into) = unsafe {
+            let from = has_own.then(|| handles.buffer_of(sendbuf, sendcount, sendtype, false));
+            let into = (of.is_root).then(|| side(handles, received, of.ranks, true));
+            (from.transpose()?, into.transpose()?)
+        };
+        let from = from.as_ref().map(ProgramBuffer::buffer);
+        process.gatherv_in_area(from.as_ref(), into, root, comm)
+    })
+}
+
+pub(crate) unsafe fn scatter(
+    called: &'static str,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<bool> {
+    run_rooted(called, (root, comm), |process, handles, of| {
+        let has_own = !of.is_root || !is_in_place(recvbuf);
+        let (sent, into) = ((sendbuf, sendcount, sendtype), recvbuf.cast_const());
+        // SAFETY: as for a gather.
+        let (from, into) = unsafe {
+            let from = (of.is_root).then(|| blocks(handles, sent, of.ranks, false));
+            let into = has_own.then(|| handles.buffer_of(into, recvcount, recvtype, true));
+            (from.transpose()?, into.transpose()?)
+        };
+        let from = from.as_ref().map(ProgramBuffer::buffer);
+        let into = into.as_ref().map(ProgramBuffer::buffer);
+        process.scatter_in_area(from.as_ref(), into.as_ref(), root, comm)
+    })
+}
+
+pub(crate) unsafe fn scatterv(
+    called: &'static str,
+    sendbuf: In,
+    sendcounts: Numbers,
+    displs: Numbers,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcount: i64,
+    recvtype: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Result<bool> {
+    let sent = Uneven {
+        buffer: sendbuf,
+        counts: sendcounts,
+        displacements: displs,
+        datatype: sendtype,
+    };
+    run_rooted(called, (root, comm), |process, handles, of| {
+        let has_own = !of.is_root || !is_in_place(recvbuf);
+        let into = recvbuf.cast_const();
+        // SAFETY: as for a gather.
+        let (from, into) = unsafe {
+            let from = (of.is_root).then(|| side(handles, sent, of.ranks, false));
+            let into = has_own.then(|| handles.buffer_of(into, recvcount, recvtype, true));
+            (from.transpose()?, into.transpose()?)
+        };
+        let into = into.as_ref().map(ProgramBuffer::buffer);
+        process.scatterv_in_area(from, into.as_ref(), root, comm)
+    })
+}
+
+pub(crate) unsafe fn allgatherv(
+    called: &'static str,
+    sendbuf: In,
+    sendcount: i64,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcounts: Numbers,
+    displs: Numbers,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<bool> {
+    let received = Uneven {
+        buffer: recvbuf.cast_const(),
+        counts: recvcounts,
+        displacements: displs,
+        datatype: recvtype,
+    };
+    run(called, comm, |process, handles| {
+        if !process.may_be_in_area(comm)? {
+            return Ok(Started::ByMessages);
+        }
+        let ranks = process.communicator(comm)?.size();
+        let has_own = !is_in_place(sendbuf);
+        // SAFETY: the caller keeps MPI's contract.
+        let (from, into) = unsafe {
+            let from = has_own.then(|| handles.buffer_of(sendbuf, sendcount, sendtype, false));
+            (from.transpose()?, side(handles, received, ranks, true)?)
+        };
+        let from = from.as_ref().map(ProgramBuffer::buffer);
+        process.allgatherv_in_area(from.as_ref(), into, comm)
+    })
+}
+
+pub(crate) unsafe fn alltoallv(
+    called: &'static str,
+    sendbuf: In,
+    sendcounts: Numbers,
+    sdispls: Numbers,
+    sendtype: Handle,
+    recvbuf: Out,
+    recvcounts: Numbers,
+    rdispls: Numbers,
+    recvtype: Handle,
+    comm: Handle,
+) -> Result<bool> {
+    let sent = Uneven {
+        buffer: sendbuf,
+        counts: sendcounts,
+        displacements: sdispls,
+        datatype: sendtype,
+    };
+    let received = Uneven {
+        buffer: recvbuf.cast_const(),
+        counts: recvcounts,
+        displacements: rdispls,
+        datatype: recvtype,
+    };
+    run(called, comm, |process, handles| {
+        if !process.may_be_in_area(comm)? {
+            return Ok(Started::ByMessages);
+        }
+        let ranks = process.communicator(comm)?.size();
+        // SAFETY: the caller keeps MPI's contract.
+        let (from, into) = unsafe {
+            let from = (!is_in_place(sendbuf)).then(|| side(handles, sent, ranks, false));
+            (from.transpose()?, side(handles, received, ranks, true)?)
+        };
+        process.alltoallv_in_area(from, into, comm)
+    })
+}
+
+/// Scans of one kind.
+macro_rules! scans {
+    ($($name:ident, $kind:expr;)*) => {$(
+        pub(crate) unsafe fn $name(
+            called: &'static str,
+            from: In,
+            into: Out,
+            count: i64,
+            datatype: Handle,
+            op: Handle,
+            comm: Handle,
+        ) -> Result<bool> {
+            let of = Reduced {
+                from: Some((from, count)),
+                into: Some((into, count)),
+                datatype,
+                op,
+            };
+            run(called, comm, |process, handles| {
+                if !process.may_be_in_area(comm)? {
+                    return Ok(Started::ByMessages);
+                }
+                let start = |of: &Operands<'_>| process.scan_in_area(of, $kind, comm);
+                // SAFETY: the caller keeps MPI's contract.
+                unsafe { reduced(handles, of, start) }
+            })
+        }
+    )*};
+}
+
+scans! {
+    scan, Scan::Inclusive;
+    exscan, Scan::Exclusive;
 }

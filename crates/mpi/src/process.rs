@@ -439,7 +439,7 @@ impl Process {
     }
 
     /// Whether this schedule is the only operation of this process that needs polls.
-    fn waits_for_only(&self, at: u32) -> bool {
+    pub(crate) fn waits_for_only(&self, at: u32) -> bool {
         !self.has_threads
             && !self.buffers.has_any()
             && self.windows.are_quiet()

@@ -267,7 +267,7 @@ mod tests {
         let error = error.expect_err("they have none");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks formats 8 to 9 of MPI's messages, this process formats 1 to 7; run builds on both sides that share one"
+            "rank 1: it speaks formats 9 to 10 of MPI's messages, this process formats 1 to 8; run builds on both sides that share one"
         );
     }
 
@@ -280,7 +280,7 @@ mod tests {
         let error = file_format("rank 1", FORMATS, first).expect_err("it is too old");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to 7, and files are opened together from format 2 on; \
+            "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to 8, and files are opened together from format 2 on; \
              run a build on all sides that speaks it"
         );
         // This process is, to others that are not.

@@ -429,6 +429,11 @@ impl Process {
 
     #[inline(never)]
     fn wait_for_any_request(&mut self, handle: usize) -> Result<Waited<Outcome>> {
+        if let Some(at) = self.only_schedule(handle)
+            && let Some(call) = self.wait_for_steps(at)?
+        {
+            return Ok(Waited::Call(call));
+        }
         let ready = |process: &mut Self| match process.test(handle, false)? {
             Outcome::Pending => Ok(None),
             other => Ok(Some(other)),
@@ -452,6 +457,17 @@ impl Process {
                     && !self.endpoint.is_done(pending.op)
             }
             _ => false,
+        }
+    }
+
+    /// The schedule of a request, if it is the only operation of this process that needs polls.
+    fn only_schedule(&self, handle: usize) -> Option<u32> {
+        let Request::Other(other) = self.requests.find(handle)? else {
+            return None;
+        };
+        match other.active.as_ref()?.state {
+            State::Schedule(at) => self.waits_for_only(at).then_some(at),
+            _ => None,
         }
     }
 

@@ -289,6 +289,9 @@ fn connect_processes(launcher: &mut Launcher, methods: Methods) -> Result<Connec
     if let Some(processor) = processor_of(index, count) {
         endpoint.prefer_processor(processor);
     }
+    if causeway_sys::pin::processors().is_ok_and(|processors| count > processors) {
+        endpoint.copy_alone();
+    }
     let mut key = None;
     if (0..size).any(|other| other != rank && !is_near(other)) {
         if !methods.tcp {

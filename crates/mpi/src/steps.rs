@@ -35,6 +35,9 @@ pub(crate) enum Step {
     Fence,
 }
 
+/// Most operations of two processes have no more steps.
+const USUAL: usize = 8;
+
 /// The steps of an operation on a communicator.
 #[derive(Debug)]
 pub struct Steps {
@@ -54,7 +57,7 @@ impl Steps {
     pub(crate) fn on(communicator: usize) -> Self {
         Self {
             communicator,
-            list: Vec::new(),
+            list: Vec::with_capacity(USUAL),
             last: Vec::new(),
             rotation: (0, 0),
             described: Described::default(),

@@ -33,6 +33,18 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
         .collect())
 }
 
+/// How many processors the threads of programs like this one have among them: those that the calling thread may run on, or all of the host's
+/// that are online if it is bound to one.
+pub fn processors() -> io::Result<usize> {
+    let allowed = allowed_cpus()?.len();
+    if allowed > 1 {
+        return Ok(allowed);
+    }
+    // SAFETY: a plain call.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(online).map_err(|_| io::Error::last_os_error())
+}
+
 /// The processor that the calling thread runs on now.
 pub fn current_cpu() -> usize {
     sched_getcpu()
@@ -112,10 +124,12 @@ mod tests {
     fn a_pinned_thread_may_run_on_one_processor() {
         std::thread::spawn(|| {
             let last = *allowed_cpus().unwrap().last().unwrap();
+            let all = processors().unwrap();
             pin_to_cpu(last).unwrap();
             assert_eq!(allowed_cpus().unwrap(), [last]);
             assert!(pin_to_cpu(CpuSet::MAX_CPU).is_err());
             assert_eq!(current_cpu(), last);
+            assert_eq!(processors().unwrap(), all);
             assert!(!is_first_thread());
             give_way_to_all().unwrap();
         })

@@ -23,7 +23,7 @@ use crate::formats::Formats;
 /// speaks.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
-    highest: READING,
+    highest: UNEVEN_IN_AREAS,
 };
 
 /// The lowest format in which processes handle files as this build does.
@@ -46,6 +46,9 @@ pub const CALLS_IN_AREAS: u8 = 6;
 
 /// The lowest format in which processes read each other's memory in long collective operations, with addresses that they publish there.
 pub const READING: u8 = 7;
+
+/// The lowest format in which processes do scans, gathers, scatters and operations with counts for each process in the memory of a communicator, too.
+pub const UNEVEN_IN_AREAS: u8 = 8;
 
 /// The formats of builds that do not state them.
 const UNSTATED: Formats = Formats::only(1);

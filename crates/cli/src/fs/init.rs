@@ -73,9 +73,9 @@ pub(crate) struct Arguments {
 /// `--durability`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Promise {
-    /// Acknowledged data survive power loss
+    /// Acknowledged creates, renames, removals and fsyncs survive power loss
     Synced,
-    /// Acknowledged data survive the death of any process
+    /// What was acknowledged survives the death of any process
     Relaxed,
 }
 

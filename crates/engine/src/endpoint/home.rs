@@ -4,8 +4,8 @@
 //! stopped, and leaves both there for 50 to 500 ms, as each of them has run too lately to be moved: an 8-byte message takes 2.25 µs
 //! then instead of 0.13. Most launchers bind no process to a processor. So the process's first thread stays on its processor while it
 //! sleeps, and if its yield has run another thread, it moves to the processor that is its own. It may run anywhere afterwards: a
-//! program's other threads, and its own choice of processors, stay as they are. Beside CPU-bound threads nothing of this is done:
-//! there, two processes on one processor find each other sooner than on two.
+//! program's other threads, and its own choice of processors, stay as they are. Beside CPU-bound threads the same is done: two
+//! processes that poll on one processor take its time from each other.
 
 use std::time::{Duration, Instant};
 

@@ -296,6 +296,14 @@ impl Slot {
     }
 
     /// Changes [`Method::share_copies`].
+    /// No side helps the other one. Which of them copies is decided as if it did: then it is the receiver, which needs no reply.
+    pub(crate) fn copy_alone(&mut self) {
+        self.method.share_copies(Sharing {
+            offers: false,
+            helps: false,
+        });
+    }
+
     pub(crate) fn share_copies(&mut self, sharing: Sharing) {
         self.method.share_copies(sharing);
         self.limits.shares_copies = self.method.shares_copies();

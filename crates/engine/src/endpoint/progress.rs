@@ -37,9 +37,17 @@ pub(super) enum Awake {
 impl<M: Matcher> Endpoint<M> {
     /// Gives this process a processor of its own among those of the host that it shares with the other processes of its program:
     /// where its first thread shares another processor with threads that wait, it moves there, and it stays where it is while it
-    /// sleeps. It is bound to none while it runs, nor beside CPU-bound threads.
+    /// sleeps. It is bound to none while it runs.
     pub fn prefer_processor(&mut self, processor: usize) {
         self.home = Some(Home::new(processor));
+    }
+
+    /// Large messages are copied by one of their sides from here on, which is the one that begins now. If more processes communicate than there are processors, a side that helps
+    /// takes the processor from another process, and its help is no gain.
+    pub fn copy_alone(&mut self) {
+        for slot in &mut self.methods.slots {
+            slot.copy_alone();
+        }
     }
 
     /// Polls the methods once; returns whether anything happened.
@@ -406,10 +414,7 @@ impl<M: Matcher> Endpoint<M> {
             false => None,
         };
         let ran_others = self.policy.yielded(Yielded { run_queue, ..took });
-        if ran_others
-            && self.policy.is_undisturbed()
-            && let Some(home) = &mut self.home
-        {
+        if ran_others && let Some(home) = &mut self.home {
             home.go(took.until);
         }
     }
@@ -447,8 +452,7 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Prepares a sleep; `None` if there is something to poll for.
     pub(super) fn prepare_sleeper(&mut self) -> Option<SleepOn> {
-        let stays = self.home.is_some() && self.policy.is_undisturbed();
-        self.sleeper.set_stays(stays);
+        self.sleeper.set_stays(self.home.is_some());
         self.sleeper.prepare(&mut self.methods)
     }
 

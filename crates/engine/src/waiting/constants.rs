@@ -25,8 +25,8 @@ pub(crate) struct Constants {
     /// A yield that takes this long ran a CPU-bound thread, which the kernel lets run for 3 ms or more, or very many
     /// that wait. Half: 2.4 / 151 / 130. Double: the same as usual, but nearer to what the kernel grants.
     pub(crate) long_yield: Duration,
-    /// For so long after a long yield, a process that has a processor to itself as a rule waits as others do. Beside CPU-bound threads there
-    /// is a long yield in every 6 ms.
+    /// For so long after a yield has run a CPU-bound thread, threads do not yield, and a process that has a processor to itself as a rule waits no longer than
+    /// others. Such a yield takes 3 to 4 ms, so that finding out whether the CPU-bound thread is still there takes up to a twenty-fifth of the time.
     pub(crate) memory_of_long: Duration,
     /// Where other waiting threads use the same processor, the limit of a wait is multiplied by
     /// this: with the usual limit of 50 µs it is one long yield. Half: 2.4 / 13.7 / 130. Double:

@@ -299,13 +299,20 @@ fn a_process_with_a_processor_of_its_own_keeps_awake_as_long_as_among_others() {
         assert_eq!(waiter.after(long, has_begun), Decision::Park);
     }
     assert_eq!(waiter.policy.awake_limit_of_followers(), long);
-    // After a long yield it parks as any other, for some time.
+    // One long yield is an exception. After the next, it yields no more, and parks as any other, for some time.
     waiter.yielded(C.long_yield);
-    assert!(!waiter.policy.is_undisturbed());
-    assert_eq!(waiter.after(LIMIT, false), Decision::Park);
+    assert!(waiter.policy.is_undisturbed());
     waiter.yielded(C.long_yield);
     assert_eq!(waiter.competitors(), Competitors::CpuBound);
-    assert_eq!(waiter.after(C.batch, false), Decision::Park);
+    assert!(!waiter.policy.is_undisturbed());
+    for _ in 0..2 {
+        let polls = Decision::Poll(POLLS_PER_CALL);
+        assert_eq!(waiter.after(LIMIT - US, false), polls);
+        assert_eq!(waiter.after(LIMIT, false), Decision::Park);
+        // However many waits end meanwhile.
+        (0..C.backoff_waits * C.memory_yields).for_each(|_| waiter.arrived(US / 10));
+        waiter.policy.clock_read(waiter.now);
+    }
     waiter.now += C.memory_of_long;
     waiter.policy.clock_read(waiter.now);
     assert!(waiter.policy.is_undisturbed());
@@ -353,22 +360,21 @@ fn slices_are_short_among_others_and_long_where_yields_run_no_other_thread() {
         (slice..=slice + C.clock_period() + each).contains(&(each * waits))
     };
     waiter.waits_in_slice(each);
+    let to_many = |waiter: &mut Waiter| waiter.measured(63 * C.shortest_slice, None, Some(64));
     for _ in 0..3 {
-        waiter.yielded(63 * C.shortest_slice);
+        to_many(&mut waiter);
         let waits = waiter.waits_in_slice(each);
         assert!(fills(C.shortest_slice, waits), "{waits}");
     }
-    // That of others and that of a CPU-bound thread that has had more than its share.
-    for alone in [10, 1] {
-        for _ in 0..10 / alone {
-            waiter.yielded(Duration::from_millis(4));
-            (0..alone).for_each(|_| waiter.yielded(US / 4));
-        }
-        assert_eq!(waiter.policy.slice.length, C.longest_slice());
-        let waits = waiter.waits_in_slice(each);
-        assert!(fills(C.longest_slice(), waits), "{waits}");
-    }
-    (0..6).for_each(|_| waiter.yielded(63 * C.shortest_slice));
+    (0..10).for_each(|_| waiter.yielded(US / 4));
+    assert_eq!(waiter.policy.slice.length, C.longest_slice());
+    let waits = waiter.waits_in_slice(each);
+    assert!(fills(C.longest_slice(), waits), "{waits}");
+    // A CPU-bound thread takes its share without being asked.
+    (0..2).for_each(|_| waiter.measured(Duration::from_millis(4), None, Some(2)));
+    let waits = waiter.waits_in_slice(each);
+    assert!(fills(C.memory_of_long, waits), "{waits}");
+    (0..6).for_each(|_| to_many(&mut waiter));
     assert_eq!(waiter.policy.slice.length, C.shortest_slice);
 }
 

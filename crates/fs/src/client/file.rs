@@ -46,7 +46,28 @@ impl Default for CreateOptions {
     }
 }
 
+/// The writes of a file that no fsync has made durable, as its next fsync has to know of them.
+#[derive(Debug, Clone, Default)]
+pub struct Unsynced {
+    since: u64,
+    written: Option<Written>,
+}
+
 impl File {
+    /// Returns the writes that no fsync has made durable, if there are any, for [`File::resume`].
+    pub fn unsynced(&mut self) -> Option<Unsynced> {
+        let since = self.unsynced_since.take()?;
+        let written = self.written.take();
+        Some(Unsynced { since, written })
+    }
+
+    /// Has the next fsync report whether earlier writes were lost, which the same client has made by another value of the same file. This file must not have
+    /// been written yet.
+    pub fn resume(&mut self, unsynced: Unsynced) {
+        self.unsynced_since = Some(unsynced.since);
+        self.written = unsynced.written;
+    }
+
     /// Makes a file from its node.
     pub fn new(node: Node) -> Self {
         Self {

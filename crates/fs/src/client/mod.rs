@@ -64,7 +64,7 @@ pub use atomic::AtomicAccess;
 pub use cached::{CacheStamp, Era, Named};
 pub use connection::Client;
 pub(crate) use connection::Shared;
-pub use file::{CreateOptions, File};
+pub use file::{CreateOptions, File, Unsynced};
 pub use identity::Layout;
 pub use lease_cache::passing::{EntryTimes, Passed, PassedEntry};
 pub use leases::Leases;

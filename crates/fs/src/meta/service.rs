@@ -35,12 +35,14 @@ use crate::files::sync_name;
 use crate::locks;
 
 mod dispatch;
+mod promises;
 mod reader;
 mod recovery;
 pub(super) mod removals;
 mod space;
 
 use dispatch::dispatch;
+use promises::{binds_datafiles, is_promised};
 pub use reader::Reader;
 use reader::{Shared, SharedLayout, current, register_opening};
 
@@ -51,25 +53,6 @@ const RESERVED_OBJECTS: u64 = 1 << 16;
 /// Object numbers that are left out after acknowledged changes were lost: more than those can have set
 /// aside, so that no number is given out twice.
 const SKIPPED_OBJECTS: u64 = 1 << 40;
-
-/// Whether a synced file system's acknowledgement of the request promises durability. The size of a
-/// striped file is promised by fsync, as with any file system; fsync sends it again.
-fn promises_names(request: &Request) -> bool {
-    !matches!(
-        request.operation,
-        Operation::Extend { .. } | Operation::EndAppend { .. } | Operation::Filled { .. }
-    )
-}
-
-/// Whether datafiles will be changed because of this, also in a relaxed file system: if power loss undid it,
-/// truncation versions would be used twice, or a file would be stuffed again
-/// whose old datafile exists.
-fn binds_datafiles(request: &Request) -> bool {
-    matches!(
-        request.operation,
-        Operation::Truncate { .. } | Operation::Grow { .. } | Operation::BeginUnstuff { .. }
-    )
-}
 
 /// What has become of a request.
 #[derive(Clone)]
@@ -373,9 +356,11 @@ impl Service {
         let before = self.counters;
         let room = store.room(self.settings.reserve_bytes);
         let mut commit = false;
+        let mut promised = false;
         let mut replies = Vec::with_capacity(requests.len());
         for (index, request) in requests.iter().enumerate() {
             commit |= request.operation == Operation::Commit;
+            promised = promised || is_promised(&state, &request.operation);
             let mut number = 0;
             let executed = self.execute(&mut state, request, now, &room, &mut number);
             if number > 0
@@ -397,7 +382,7 @@ impl Service {
         }
         let changes = state.into_changes();
         let persist = match self.settings.durability {
-            Durability::Synced if requests.iter().any(promises_names) => Persist::Power,
+            Durability::Synced if promised => Persist::Power,
             Durability::Relaxed if requests.iter().any(binds_datafiles) => Persist::Power,
             Durability::Synced | Durability::Relaxed if commit => Persist::Power,
             Durability::Synced | Durability::Relaxed => Persist::Process,

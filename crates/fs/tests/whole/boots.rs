@@ -92,3 +92,31 @@ fn fsync_of_a_small_file_notices_that_the_metadata_server_lost_power() {
     });
     on_boot(&configuration, 3, || client.fsync(&mut file).unwrap());
 }
+
+/// A program that closes a file, opens it again and syncs it relies on the same.
+#[test]
+fn fsync_of_a_file_that_was_opened_again_notices_that_a_host_lost_power() {
+    for len in [7, 100_000] {
+        let directory = tempfile::tempdir().unwrap();
+        let configuration = configuration(&Shape::default(), directory.path());
+        format_all(&configuration);
+        let mut one = None;
+        on_boot(&configuration, 1, || {
+            let mut client = client(&configuration);
+            let mut file = client.create(b"/f", &CreateOptions::default()).unwrap();
+            client.fsync(&mut file).unwrap();
+            assert!(file.unsynced().is_none());
+            client.write_at(&mut file, 0, &vec![1; len]).unwrap();
+            one = Some((client, file.unsynced().unwrap()));
+        });
+        let (mut client, unsynced) = one.unwrap();
+        on_boot(&configuration, 2, || {
+            let mut file = client.open(b"/f").unwrap();
+            client.fsync(&mut file).unwrap();
+            file.resume(unsynced);
+            let error = client.fsync(&mut file).unwrap_err();
+            assert_eq!(error.errno, Errno::EIO, "{error}");
+            client.fsync(&mut file).unwrap();
+        });
+    }
+}

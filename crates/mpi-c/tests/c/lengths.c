@@ -22,8 +22,9 @@ static int is_told(int code, const char *what) {
     return 1;
 }
 
-static const char *const names[] = {"MPI_Bcast", "MPI_Allreduce", "MPI_Reduce", "MPI_Allgather", "MPI_Alltoall", "MPI_Reduce_scatter"};
-enum { CALLS = sizeof names / sizeof *names };
+static const char *const names[] = {"MPI_Bcast", "MPI_Allreduce", "MPI_Reduce", "MPI_Allgather", "MPI_Alltoall", "MPI_Reduce_scatter", "MPI_Gather", "MPI_Scatter", "MPI_Scan", "MPI_Exscan"};
+/* Those behind this one accept shorter messages where they are done by messages, or do not notice longer ones that nobody waits for. */
+enum { COMPARED_BY_MESSAGES = 6, CALLS = sizeof names / sizeof *names };
 
 static int call(int which, int n, int root) {
     switch (which) {
@@ -32,14 +33,21 @@ static int call(int which, int n, int root) {
     case 2: return MPI_Reduce(from, into, n, MPI_CHAR, MPI_BOR, root, comm);
     case 3: return MPI_Allgather(from, n, MPI_CHAR, into, n, MPI_CHAR, comm);
     case 4: return MPI_Alltoall(from, n, MPI_CHAR, into, n, MPI_CHAR, comm);
-    default: return MPI_Reduce_scatter_block(from, into, n, MPI_CHAR, MPI_BOR, comm);
+    case 5: return MPI_Reduce_scatter_block(from, into, n, MPI_CHAR, MPI_BOR, comm);
+    case 6: return MPI_Gather(from, n, MPI_CHAR, into, n, MPI_CHAR, root, comm);
+    case 7: return MPI_Scatter(from, n, MPI_CHAR, into, n, MPI_CHAR, root, comm);
+    case 8: return MPI_Scan(from, into, n, MPI_CHAR, MPI_BOR, comm);
+    default: return MPI_Exscan(from, into, n, MPI_CHAR, MPI_BOR, comm);
     }
 }
 
 /* Whether the rank has to notice by itself that another one has called with another length: it gets data from that one. */
-static int must_notice(int which, int root, int odd) {
-    if (which == 0) return rank == odd ? rank != root : odd == root;
-    if (which == 2) return rank == root;
+static int must_notice(int which, int n, int root, int odd) {
+    /* Blocks of gathers and scatters that are moved by messages may be shorter than their memory. */
+    if ((which == 6 && n > 8192) || (which == 7 && n * size > 8000)) return 0;
+    if (which == 0 || which == 7) return rank == odd ? rank != root : odd == root;
+    if (which == 2 || which == 6) return rank == root;
+    if (which == 8 || which == 9) return rank == odd ? rank > 0 : rank > odd;
     return 1;
 }
 
@@ -53,6 +61,42 @@ static void meet(void) {
         if (rank == 0) OK(MPI_Send(NULL, 0, MPI_INT, other, 78, MPI_COMM_WORLD));
         if (rank == other) OK(MPI_Recv(NULL, 0, MPI_INT, 0, 78, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     }
+}
+
+/* Blocks with counts for each process: the odd rank sends more, or fewer, than its receivers expect. More is an error of a receiver, and fewer are what they are. */
+static void uneven(int which, int n, int others, int odd, int root) {
+    int counts[64], at[64], theirs[64];
+    CHECK(size <= 64);
+    OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
+    for (int i = 0; i < 5; i++) OK(MPI_Barrier(comm));
+    memset(from, 1, sizeof from);
+    memset(into, 7, sizeof into);
+    for (int r = 0; r < size; r++) {
+        counts[r] = n, at[r] = r * (n + 5);
+        theirs[r] = rank == odd && r != rank ? others : n;
+    }
+    int code, receives = 1, mine = rank == odd && rank != root ? others : n;
+    if (which == 0) {
+        receives = rank == root && odd != root;
+        code = MPI_Gatherv(from, mine, MPI_CHAR, into, counts, at, MPI_CHAR, root, comm);
+    } else if (which == 1) {
+        receives = rank != root && odd == root;
+        code = MPI_Scatterv(from, theirs, at, MPI_CHAR, into, n, MPI_CHAR, root, comm);
+    } else {
+        receives = rank != odd;
+        code = MPI_Alltoallv(from, theirs, at, MPI_CHAR, into, counts, at, MPI_CHAR, comm);
+    }
+    int told = is_told(code, "counts");
+    if (receives) CHECK(told == (others > n));
+    int end = which == 1 ? n : size * (n + 5);
+    for (int i = 0; i < MOST; i++) {
+        int is_gap = i >= end || (which != 1 && i % (n + 5) >= n);
+        CHECK(into[i] == 7 || (into[i] == 1 && !is_gap));
+    }
+    meet();
+    meet();
+    OK(MPI_Comm_free(&comm));
 }
 
 /* An operation behind fails, or has the right result; those that begin when all have noticed work. */
@@ -78,8 +122,8 @@ static void differ(int which, int n, int others, int odd, int root, int is_warm)
     memset(into, 7, sizeof into);
     int mine = rank == odd ? others : n;
     int told = is_told(call(which, mine, root), names[which]);
-    if (!told && must_notice(which, root, odd)) fprintf(stderr, "rank %d: %s of %d, and %d of rank %d, root %d, warm %d\n", rank, names[which], n, others, odd, root, is_warm);
-    CHECK(told || !must_notice(which, root, odd));
+    if (!told && must_notice(which, n < others ? n : others, root, odd)) fprintf(stderr, "rank %d: %s of %d, and %d of rank %d, root %d, warm %d\n", rank, names[which], n, others, odd, root, is_warm);
+    CHECK(told || !must_notice(which, n < others ? n : others, root, odd));
     for (int i = 0; i < MOST; i++) CHECK(into[i] == 7 || into[i] == 1);
     recovers();
     OK(MPI_Comm_free(&comm));
@@ -143,11 +187,15 @@ int main(int argc, char **argv) {
     if (rank == size - 1 && !by_messages) CHECK(failed >= 1);
     recovers();
     OK(MPI_Comm_free(&comm));
-    for (int which = 0; which < CALLS; which++)
+    for (int which = 0; which < 3; which++)
+        for (unsigned i = 0; i < sizeof lengths / sizeof *lengths && !by_messages; i++)
+            for (int odd = 0; odd < size; odd += size - 1)
+                for (int root = 0; root < 2; root++) uneven(which, lengths[i][0], lengths[i][1], odd, root);
+    for (int which = 0; which < (by_messages ? COMPARED_BY_MESSAGES : CALLS); which++)
         for (unsigned i = 0; i < sizeof lengths / sizeof *lengths; i++)
             for (int odd = 0; odd < size; odd += size - 1)
-                for (int root = 0; root < (which == 0 || which == 2 ? 2 : 1); root++)
-                    for (int is_warm = 0; is_warm < 2 - by_messages; is_warm++) differ(which, lengths[i][0], lengths[i][1], odd, root, is_warm);
+                for (int root = 0; root < (which == 0 || which == 2 || which == 6 || which == 7 ? 2 : 1); root++)
+                    for (int is_warm = which >= COMPARED_BY_MESSAGES; is_warm < 2 - by_messages; is_warm++) differ(which, lengths[i][0], lengths[i][1], odd, root, is_warm);
     others();
     OK(MPI_Finalize());
     return 0;

@@ -95,10 +95,120 @@ static void exchange(MPI_Comm comm, int step, int count, int in_place) {
         for (int i = 0; i < count; i++) CHECK(all[r * count + i] == value(step + me, r, i));
 }
 
+/* Blocks of any lengths: that from one process for another has so many elements, and lies behind a gap. */
+struct layout {
+    int lens[64], at[64], total;
+};
+
+static int length(int step, int from, int to, int limit) {
+    unsigned mixed = (unsigned)(step * 7919 + from * 104729 + to * 1299709) * 2654435761u >> 8;
+    return mixed % 3 ? (int)(mixed / 3 % (unsigned)(limit + 1)) : 0;
+}
+
+static void lay_out(struct layout *of) {
+    of->total = 0;
+    for (int r = 0; r < many; r++) {
+        of->at[r] = of->total + r % 2;
+        of->total = of->at[r] + of->lens[r];
+    }
+}
+
+static void fill(long *at, int wide, int count, long first) {
+    for (int i = 0; i < count; i++) at[i * wide] = first + i;
+}
+
+static void check(const long *at, int wide, int count, long first) {
+    for (int i = 0; i < count; i++) CHECK(at[i * wide] == first + i);
+}
+
+/* Gathers to the root, or to all if there is none, of equal blocks or others. */
+static void collect(MPI_Comm comm, int step, int limit, int root, int in_place, int spread, int is_even) {
+    int wide = 1 + spread, mine, is_all = root < 0;
+    MPI_Datatype type = spread ? every_other : MPI_LONG;
+    struct layout of;
+    for (int r = 0; r < many; r++) of.lens[r] = is_even ? limit : length(step, r, 0, limit);
+    lay_out(&of);
+    mine = of.lens[me];
+    int here = is_all || root == me;
+    in_place = in_place && here;
+    if (is_even)
+        for (int r = 0; r < many; r++) of.at[r] = r * limit;
+    fill(own, 1, mine, value(step, me, 0));
+    memset(all, 0x7f, 2 * MOST * sizeof *all);
+    if (in_place) fill(all + of.at[me] * wide, wide, mine, value(step, me, 0));
+    const void *from = in_place ? MPI_IN_PLACE : own;
+    if (is_all)
+        OK(MPI_Allgatherv(from, mine, MPI_LONG, all, of.lens, of.at, type, comm));
+    else if (is_even)
+        OK(MPI_Gather(from, mine, MPI_LONG, here ? all : NULL, here ? mine : -1, here ? type : MPI_DATATYPE_NULL, root, comm));
+    else
+        OK(MPI_Gatherv(from, mine, MPI_LONG, here ? all : NULL, here ? of.lens : NULL, here ? of.at : NULL, type, root, comm));
+    for (int r = 0; here && r < many; r++) check(all + of.at[r] * wide, wide, of.lens[r], value(step, r, 0));
+}
+
+static void deal(MPI_Comm comm, int step, int limit, int root, int in_place, int spread, int is_even) {
+    int wide = 1 + spread, mine, here = root == me;
+    MPI_Datatype type = spread ? every_other : MPI_LONG;
+    struct layout of;
+    for (int r = 0; r < many; r++) of.lens[r] = is_even ? limit : length(step, r, 0, limit);
+    lay_out(&of);
+    mine = of.lens[me];
+    if (is_even)
+        for (int r = 0; r < many; r++) of.at[r] = r * limit;
+    if (here)
+        for (int r = 0; r < many; r++) fill(all + of.at[r] * wide, wide, of.lens[r], value(step, r, 0));
+    fill(own, 1, mine, -1);
+    void *into = here && in_place ? MPI_IN_PLACE : own;
+    if (is_even)
+        OK(MPI_Scatter(here ? all : NULL, here ? mine : -1, here ? type : MPI_DATATYPE_NULL, into, mine, MPI_LONG, root, comm));
+    else
+        OK(MPI_Scatterv(here ? all : NULL, here ? of.lens : NULL, here ? of.at : NULL, type, into, mine, MPI_LONG, root, comm));
+    check(into == own ? own : all + of.at[me] * wide, into == own ? 1 : wide, mine, value(step, me, 0));
+}
+
+static void exchange_uneven(MPI_Comm comm, int step, int limit, int in_place, int spread) {
+    int wide = 1 + spread;
+    MPI_Datatype type = spread ? every_other : MPI_LONG;
+    struct layout to, from;
+    for (int r = 0; r < many; r++) {
+        /* In place, each has to receive as many as it sends. */
+        int low = r < me ? r : me, high = r < me ? me : r;
+        to.lens[r] = in_place ? length(step, low, high, limit) : length(step, me, r, limit);
+        from.lens[r] = in_place ? to.lens[r] : length(step, r, me, limit);
+    }
+    lay_out(&to), lay_out(&from);
+    memset(all, 0x7f, 2 * MOST * sizeof *all);
+    if (in_place) {
+        for (int r = 0; r < many; r++) fill(all + to.at[r] * wide, wide, to.lens[r], value(step + r, me, 0));
+        OK(MPI_Alltoallv(MPI_IN_PLACE, NULL, NULL, MPI_DATATYPE_NULL, all, to.lens, to.at, type, comm));
+    } else {
+        for (int r = 0; r < many; r++) fill(own + to.at[r], 1, to.lens[r], value(step + r, me, 0));
+        OK(MPI_Alltoallv(own, to.lens, to.at, MPI_LONG, all, from.lens, from.at, type, comm));
+    }
+    for (int r = 0; r < many; r++) check(all + from.at[r] * wide, wide, from.lens[r], value(step + me, r, 0));
+}
+
+static void scan(MPI_Comm comm, int step, int count, int in_place, int is_exclusive) {
+    for (int i = 0; i < count; i++) own[i] = all[i] = value(step, me, i);
+    void *from = in_place ? MPI_IN_PLACE : own;
+    if (is_exclusive)
+        OK(MPI_Exscan(from, all, count, MPI_LONG, MPI_SUM, comm));
+    else
+        OK(MPI_Scan(from, all, count, MPI_LONG, MPI_SUM, comm));
+    int summed = me + !is_exclusive;
+    for (int i = 0; summed && i < count; i++) {
+        long expected = 0;
+        for (int r = 0; r < summed; r++) expected += value(step, r, i);
+        CHECK(all[i] == expected);
+    }
+}
+
 static void one(MPI_Comm comm, int step) {
     OK(MPI_Comm_rank(comm, &me));
     OK(MPI_Comm_size(comm, &many));
-    int kind = draw(9), limit = limits[draw(5)], count = draw(limit + 1), root = draw(many), in_place = draw(2);
+    int kind = draw(16), limit = limits[draw(5)], count = draw(limit + 1), root = draw(many), in_place = draw(2);
+    /* Of each block, so that all have room with gaps. */
+    int each = count / many - 1 < 0 ? 0 : count / many - 1;
     long mine = value(step, me, 0), later = 0;
     MPI_Request request = MPI_REQUEST_NULL;
     if (draw(4) == 0) OK(MPI_Iallreduce(&mine, &later, 1, MPI_LONG, MPI_SUM, comm, &request));
@@ -111,6 +221,11 @@ static void one(MPI_Comm comm, int step) {
         case 4: case 5: reduce(comm, step, count, -1, in_place); break;
         case 6: reduce_scatter(comm, step, count, in_place, draw(2)); break;
         case 7: gather(comm, step, count, in_place, draw(2)); break;
+        case 8: case 9: collect(comm, step, each, root, in_place, draw(2), draw(2)); break;
+        case 10: collect(comm, step, each, -1, in_place, draw(2), 0); break;
+        case 11: case 12: deal(comm, step, each, root, in_place, draw(2), draw(2)); break;
+        case 13: exchange_uneven(comm, step, each, in_place, draw(2)); break;
+        case 14: scan(comm, step, count, in_place, draw(2)); break;
         default: exchange(comm, step, count, in_place);
     }
     if (has_request) {

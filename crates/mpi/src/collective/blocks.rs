@@ -3,7 +3,7 @@
 use causeway_engine::Memory;
 
 use crate::abi;
-use crate::buffer::{Buffer, OwnedBuffer, check_apart};
+use crate::buffer::{Buffer, OwnedBuffer, check_apart, temporary};
 use crate::error::{Error, Result};
 use crate::steps::Steps;
 
@@ -61,13 +61,22 @@ impl Blocks {
         }
     }
 
-    /// Memory to receive each block into ([`Steps::staging`]).
-    pub(crate) fn staging(&self, steps: &mut Steps) -> Result<Vec<Memory>> {
+    /// Memory to receive the blocks of these ranks into ([`Steps::staging`]); for others, there need not be any.
+    pub(crate) fn staging(
+        &self,
+        steps: &mut Steps,
+        is_received: impl Fn(u32) -> bool,
+    ) -> Result<Vec<Memory>> {
         match self {
             Self::Even { memory, blocks } => Ok(split(memory, *blocks)),
             Self::Each(each) => {
                 let each = each.iter();
-                each.map(|one| steps.staging(one.as_buffer())).collect()
+                each.zip(0..)
+                    .map(|(one, rank)| match is_received(rank) {
+                        true => steps.staging(one.as_buffer()),
+                        false => temporary(0),
+                    })
+                    .collect()
             }
         }
     }

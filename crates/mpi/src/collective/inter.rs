@@ -108,7 +108,7 @@ pub(super) fn exchange(steps: &mut Steps, sites: Sites, from: &[Memory], into: &
 fn reduce_within(steps: &mut Steps, sites: Sites, of: &Reduction) -> Result<Memory> {
     let mut scratch = of.clone();
     scratch.into = temporary(of.into.len())?;
-    scratch.prepare(steps);
+    scratch.lay_out(steps);
     steps.rotate(sites.within());
     reduce_by_tree(steps, sites.local, 0, &scratch)?;
     steps.fence();

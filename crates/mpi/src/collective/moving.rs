@@ -10,6 +10,7 @@ use super::spreading::{broadcast_by_root, broadcast_within, is_sent_by_root, rin
 use crate::abi;
 use crate::buffer::{Buffer, scratch};
 use crate::error::{Error, Result};
+use crate::node::uneven::Left;
 use crate::process::Process;
 use crate::steps::Steps;
 
@@ -57,8 +58,20 @@ struct Sides {
 
 impl Sides {
     fn new(steps: &mut Steps, from: Option<&Blocks>, into: Option<&Blocks>) -> Result<Self> {
+        Self::of_some(steps, from, into, |_| true)
+    }
+
+    /// The same where only the blocks of these ranks are received: the memory of others stays as it is.
+    fn of_some(
+        steps: &mut Steps,
+        from: Option<&Blocks>,
+        into: Option<&Blocks>,
+        is_received: impl Fn(u32) -> bool,
+    ) -> Result<Self> {
         let from = from.map(|from| from.packed(steps)).transpose()?;
-        let into = into.map(|into| into.staging(steps)).transpose()?;
+        let into = into
+            .map(|into| into.staging(steps, is_received))
+            .transpose()?;
         Ok(Self {
             from: from.unwrap_or_default(),
             into: into.unwrap_or_default(),
@@ -116,7 +129,10 @@ impl Process {
         let sites = self.sites(communicator)?;
         let mut steps = Steps::on(communicator);
         steps.described.root = root;
-        let sides = Sides::new(&mut steps, from, into)?;
+        let left = self.blocks_by_messages(communicator);
+        let is_in_place = |rank: u32| from.is_none() && i64::from(rank) == i64::from(root);
+        let is_received = |rank| Left::has(left.from, rank) && !is_in_place(rank);
+        let sides = Sides::of_some(&mut steps, from, into, is_received)?;
         if let Some(remote) = sites.remote {
             let root = Root::of(root, remote)?;
             inter::gather(&mut steps, root, &sides.from, &sides.into);
@@ -125,9 +141,10 @@ impl Process {
         let place = sites.local;
         let root = check_root(root, place.size)?;
         if place.rank == root {
-            for (rank, into) in sides.into.iter().enumerate() {
-                match (rank as u32 == root, sides.from.first()) {
-                    (false, _) => steps.receive(rank as u32, into.clone()),
+            let all = (0..place.size).zip(&sides.into);
+            for (rank, into) in all.filter(|(rank, _)| Left::has(left.from, *rank)) {
+                match (rank == root, sides.from.first()) {
+                    (false, _) => steps.receive(rank, into.clone()),
                     (true, Some(from)) => copy_own(&mut steps, from, into)?,
                     (true, None) => {}
                 }
@@ -159,9 +176,11 @@ impl Process {
         let place = sites.local;
         let root = check_root(root, place.size)?;
         if place.rank == root {
-            for (rank, from) in sides.from.iter().enumerate() {
-                match (rank as u32 == root, sides.into.first()) {
-                    (false, _) => steps.send(rank as u32, from.clone()),
+            let left = self.blocks_by_messages(communicator);
+            let all = (0..place.size).zip(&sides.from);
+            for (rank, from) in all.filter(|(rank, _)| Left::has(left.to, *rank)) {
+                match (rank == root, sides.into.first()) {
+                    (false, _) => steps.send(rank, from.clone()),
                     (true, Some(into)) => copy_own(&mut steps, from, into)?,
                     (true, None) => {}
                 }
@@ -220,7 +239,10 @@ impl Process {
             from.check_apart(into)?;
         }
         let mut steps = Steps::on(communicator);
-        let mut sides = Sides::new(&mut steps, from, Some(into))?;
+        let left = self.blocks_by_messages(communicator);
+        let mut sides = Sides::of_some(&mut steps, from, Some(into), |rank| {
+            Left::has(left.from, rank)
+        })?;
         if sites.remote.is_some() {
             check_not_in_place(from)?;
             inter::exchange(&mut steps, sites, &sides.from, &sides.into);
@@ -237,14 +259,20 @@ impl Process {
         // Each process begins with its neighbour, so that not all send to the same one first.
         for distance in 1..size {
             let source = (rank + size - distance) % size;
-            steps.receive(source, sides.into[source as usize].clone());
+            if Left::has(left.from, source) {
+                steps.receive(source, sides.into[source as usize].clone());
+            }
         }
         for distance in 1..size {
             let to = (rank + distance) % size;
-            steps.send(to, sides.from[to as usize].clone());
+            if Left::has(left.to, to) {
+                steps.send(to, sides.from[to as usize].clone());
+            }
         }
         let own = rank as usize;
-        copy_own(&mut steps, &sides.from[own], &sides.into[own])?;
+        if left == Left::ALL {
+            copy_own(&mut steps, &sides.from[own], &sides.into[own])?;
+        }
         Ok(steps)
     }
 }

@@ -197,7 +197,8 @@ pub(super) fn deliver_parts(steps: &mut Steps, place: Place, blocks: &[Memory]) 
     steps.fence();
 }
 
-/// Each process combines its part with those of the processes whose relative rank differs in one bit, lowest bit first.
+/// Each process combines its part with those of the processes whose relative rank differs in one bit, lowest bit first. The operands are laid out; the result is where it
+/// belongs on the root.
 pub(super) fn reduce_by_tree(
     steps: &mut Steps,
     place: Place,
@@ -205,7 +206,10 @@ pub(super) fn reduce_by_tree(
     of: &Reduction,
 ) -> Result<()> {
     let relative = place.relative_to(root);
-    let mut own = of.into.clone();
+    // What this process has combined so far: its operands, which stay as they are, the place of the result, or memory beside it.
+    let mut own = of.from.as_ref().unwrap_or(&of.into).clone();
+    let mut is_in_place = of.from.is_none();
+    let mut beside = None;
     let mut mask = 1;
     while mask < place.size {
         if relative & mask != 0 {
@@ -215,16 +219,25 @@ pub(super) fn reduce_by_tree(
             return Ok(());
         }
         if relative + mask < place.size {
-            let other = scratch(own.len())?;
+            let other = match (is_in_place, &beside) {
+                (false, _) => of.into.clone(),
+                (true, Some(beside)) => Memory::clone(beside),
+                (true, None) => beside.insert(scratch(own.len())?).clone(),
+            };
             steps.receive(place.absolute(relative + mask, root), other.clone());
             steps.fence();
-            // The range of this process's ranks is the lower one.
-            steps.combine(&of.what, &own, &other, of.count);
-            own = other;
+            if is_in_place && of.what.commutes() {
+                steps.combine(&of.what, &other, &own, of.count);
+            } else {
+                // The range of this process's ranks is the lower one.
+                steps.combine(&of.what, &own, &other, of.count);
+                own = other;
+                is_in_place = !is_in_place;
+            }
         }
         mask *= 2;
     }
-    if own.as_ptr() != of.into.as_ptr() {
+    if !is_in_place {
         steps.copy(&own, &of.into);
     }
     Ok(())

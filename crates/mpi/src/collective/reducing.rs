@@ -76,7 +76,7 @@ impl Process {
             return Ok(steps);
         }
         let root = check_root(root, place.size)?;
-        of.prepare(&mut steps);
+        of.lay_out(&mut steps);
         // To keep the order of ranks, the tree's root is rank 0, whichever process gets the result.
         let top = if of.what.commutes() { root } else { 0 };
         reduce_by_tree(&mut steps, place, top, of)?;
@@ -126,7 +126,7 @@ impl Process {
                 of.copy_result(&mut steps, &result, mine)?;
             }
         } else {
-            of.prepare(&mut steps);
+            of.lay_out(&mut steps);
             let blocks = of.blocks(&of.into, parts)?;
             reduce_by_tree(&mut steps, place, 0, of)?;
             deliver_parts(&mut steps, place, &blocks);
@@ -140,23 +140,39 @@ impl Process {
         let Place { rank, size } = self.place(communicator)?;
         let mut steps = Steps::on(communicator);
         of.describe(&mut steps);
-        of.lay_out(&mut steps);
-        let total = scratch(of.into.len())?;
-        steps.copy(of.from.as_ref().unwrap_or(&of.into), &total);
-        if rank > 0 {
-            let before = scratch(of.into.len())?;
-            steps.receive(rank - 1, before.clone());
-            steps.fence();
-            steps.combine(&of.what, &before, &total, of.count);
-            if kind == Scan::Exclusive {
-                steps.copy(&before, &of.into);
+        let is_last = rank + 1 == size;
+        match kind {
+            Scan::Inclusive => {
+                of.prepare(&mut steps);
+                if rank > 0 {
+                    let before = scratch(of.into.len())?;
+                    steps.receive(rank - 1, before.clone());
+                    steps.fence();
+                    steps.combine(&of.what, &before, &of.into, of.count);
+                }
+                if !is_last {
+                    steps.send(rank + 1, of.into.clone());
+                }
             }
-        }
-        if rank + 1 < size {
-            steps.send(rank + 1, total.clone());
-        }
-        if kind == Scan::Inclusive {
-            steps.copy(&total, &of.into);
+            Scan::Exclusive => {
+                of.lay_out(&mut steps);
+                let own = of.from.as_ref().unwrap_or(&of.into);
+                let mut total = own.clone();
+                if rank > 0 {
+                    if !is_last {
+                        total = scratch(own.len())?;
+                        steps.copy(own, &total);
+                    }
+                    steps.receive(rank - 1, of.into.clone());
+                    steps.fence();
+                    if !is_last {
+                        steps.combine(&of.what, &of.into, &total, of.count);
+                    }
+                }
+                if !is_last {
+                    steps.send(rank + 1, total);
+                }
+            }
         }
         of.deliver(&mut steps);
         Ok(steps)

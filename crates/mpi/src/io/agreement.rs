@@ -21,7 +21,7 @@ fn in_area(
         match caller.with(&start)? {
             Started::Done => return Ok(true),
             Started::Active(active) => return caller.wait(active).map(|_| true),
-            Started::Reading(active) => {
+            Started::Partial(active) => {
                 caller.wait(active)?;
                 return caller.with(|process| Ok(!process.is_left_to_messages(communicator)));
             }

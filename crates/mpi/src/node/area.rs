@@ -34,6 +34,8 @@ use super::failure::{self, Failure};
 
 const LINE: usize = 64;
 const WORD: usize = 8;
+/// Bytes of payload that lie beside the call.
+pub(crate) const BESIDE: usize = LINE - 2 * WORD;
 /// Slots of a process.
 pub(crate) const DEPTH: u64 = 8;
 /// Bytes that a slot has room for.
@@ -55,7 +57,7 @@ const _: () = assert!(FAILED_FROM + WORD <= FAILURE + LINE);
 /// A bit of that operation's number: all processes have left, and it is final.
 const FINAL: u64 = 1 << 63;
 const WISHES: usize = 2 * LINE;
-/// What a process sleeps for: the phase in the low bits, and above them the rank + 1, or 0 for all.
+/// What a process sleeps for: the phase in the low bits, and above them 0 for all, the rank + 1 for one, or [`MOST_RANKS`] + the rank for those below that rank.
 const PHASE_BITS: u32 = 56;
 
 /// How the calls of others are, compared with a process's own.
@@ -85,6 +87,8 @@ pub(crate) struct Area {
     is_told: AtomicBool,
     /// Processes may read each other's memory ([`super::reading`]); all of them find alike that they cannot.
     reads_memory: AtomicBool,
+    /// Scans and operations on blocks of any lengths are done here as well.
+    does_uneven: AtomicBool,
     /// The other processes, once one's memory is to be read; none for those whose memory cannot be.
     processes: OnceLock<Vec<Option<Pinned>>>,
 }
@@ -111,6 +115,7 @@ impl Area {
             known: AtomicU64::new(0),
             is_told: true.into(),
             reads_memory: false.into(),
+            does_uneven: false.into(),
             processes: OnceLock::new(),
         }
     }
@@ -124,6 +129,16 @@ impl Area {
             }
         }
         self.reads_memory.store(true, Relaxed);
+    }
+
+    /// All processes do scans and operations on blocks of any lengths here.
+    pub(crate) fn allow_uneven(&self) {
+        self.does_uneven.store(true, Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn does_uneven(&self) -> bool {
+        self.does_uneven.load(Relaxed)
     }
 
     /// Where the word of this number is by which a rank's memory is found.
@@ -190,6 +205,18 @@ impl Area {
         [at, at + WORD].map(|at| self.word(at).load(Relaxed))
     }
 
+    /// Writes a word of this process's payload of a phase, which is at this place of the area.
+    #[inline]
+    pub(super) fn set_word(&self, at: usize, value: u64) {
+        self.word(at).store(value, Relaxed);
+    }
+
+    /// A word of the payload that a rank has published, which is at this place of the area.
+    #[inline]
+    pub(super) fn payload_word(&self, at: usize) -> u64 {
+        self.word(at).load(Relaxed)
+    }
+
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
         self.memory
@@ -220,8 +247,7 @@ impl Area {
     /// Where in [`Area::memory`] the payload of a rank's slot lies, of so many bytes.
     #[inline]
     pub(crate) fn payload(&self, rank: u32, phase: u64, len: usize) -> usize {
-        let beside = 2 * WORD;
-        let offset = if len <= LINE - beside { beside } else { LINE };
+        let offset = if len <= BESIDE { 2 * WORD } else { LINE };
         self.slot(rank, phase) + offset
     }
 
@@ -241,6 +267,7 @@ impl Area {
         match of {
             SlotsOf::None => true,
             SlotsOf::Rank(rank) => self.has_published(rank, phase),
+            SlotsOf::Below(rank) => (0..rank).all(|rank| self.has_published(rank, phase)),
             SlotsOf::All => {
                 if self.known.load(Relaxed) > phase {
                     return true;
@@ -266,6 +293,7 @@ impl Area {
         let is_awaited = |rank: &u32| match of {
             SlotsOf::None => false,
             SlotsOf::Rank(one) => one == *rank,
+            SlotsOf::Below(one) => *rank < one,
             SlotsOf::All => true,
         };
         let all = (0..self.ranks).filter(is_awaited);
@@ -295,6 +323,11 @@ impl Area {
         match of {
             SlotsOf::None => Compared::Same,
             SlotsOf::Rank(rank) => one(rank),
+            SlotsOf::Below(rank) => {
+                let mut all = (0..rank).map(one);
+                let other = all.find(|found| *found != Compared::Same);
+                other.unwrap_or(Compared::Same)
+            }
             SlotsOf::All => {
                 for rank in (0..self.ranks).filter(|rank| *rank != self.rank) {
                     match one(rank) {
@@ -323,6 +356,7 @@ impl Area {
         let found = match of {
             SlotsOf::None => None,
             SlotsOf::Rank(rank) => Some(rank).filter(differs),
+            SlotsOf::Below(rank) => (0..rank).find(differs),
             SlotsOf::All => (0..self.ranks).find(differs),
         };
         found.map_or(Compared::Same, Compared::Differs)
@@ -382,6 +416,9 @@ impl Area {
             let phase = wish & ((1 << PHASE_BITS) - 1);
             let of = match wish >> PHASE_BITS {
                 0 => SlotsOf::All,
+                below if below > u64::from(MOST_RANKS) => {
+                    SlotsOf::Below((below as u32 - MOST_RANKS) % (self.ranks + 1))
+                }
                 rank => SlotsOf::Rank((rank as u32 - 1) % self.ranks),
             };
             if self.is_published(of, phase) {
@@ -396,6 +433,7 @@ impl Area {
     pub(crate) fn announce(&self, of: SlotsOf, phase: u64) {
         let rank = match of {
             SlotsOf::Rank(rank) => u64::from(rank) + 1,
+            SlotsOf::Below(rank) => u64::from(MOST_RANKS + rank),
             SlotsOf::All | SlotsOf::None => 0,
         };
         let wish = self.word(WISHES + self.rank as usize * LINE);

@@ -7,6 +7,8 @@ use crate::abi;
 pub(crate) enum SlotsOf {
     None,
     Rank(u32),
+    /// Of all ranks below this one.
+    Below(u32),
     All,
 }
 
@@ -21,11 +23,20 @@ pub(crate) enum Function {
     ReduceScatter,
     Allgather,
     Alltoall,
+    Gather,
+    Gatherv,
+    Scatter,
+    Scatterv,
+    Allgatherv,
+    Alltoallv,
+    Scan,
+    Exscan,
 }
 
 use Function::*;
 
-const FUNCTIONS: [(Function, &str); 7] = [
+/// A name that another one begins with comes before it.
+const FUNCTIONS: [(Function, &str); 15] = [
     (Barrier, "MPI_Barrier"),
     (Bcast, "MPI_Bcast"),
     (Reduce, "MPI_Reduce"),
@@ -33,6 +44,14 @@ const FUNCTIONS: [(Function, &str); 7] = [
     (ReduceScatter, "MPI_Reduce_scatter"),
     (Allgather, "MPI_Allgather"),
     (Alltoall, "MPI_Alltoall"),
+    (Gather, "MPI_Gather"),
+    (Gatherv, "MPI_Gatherv"),
+    (Scatter, "MPI_Scatter"),
+    (Scatterv, "MPI_Scatterv"),
+    (Allgatherv, "MPI_Allgatherv"),
+    (Alltoallv, "MPI_Alltoallv"),
+    (Scan, "MPI_Scan"),
+    (Exscan, "MPI_Exscan"),
 ];
 
 /// A call in one word, which is the same for calls that belong together. Of others of which data would be read, it differs, except that one in 4096 of those that differ only in
@@ -69,6 +88,12 @@ impl Call {
         let called = |(_, one): &&(Function, &str)| name.starts_with(one);
         let found = FUNCTIONS.iter().rev().find(called);
         found.map_or(Self::none(), |(function, _)| Self::new(*function, 0))
+    }
+
+    /// The same with a block of so many bytes.
+    #[cold]
+    pub(crate) fn with_block(self, bytes: u64) -> Self {
+        Self(self.0 & !BYTES | bytes.min(BYTES))
     }
 
     /// The same with a root, which is below 64.
@@ -140,28 +165,32 @@ impl Call {
     }
 
     fn has_root(self) -> bool {
-        self.is(Bcast) || self.is(Reduce)
+        matches!(
+            self.function(),
+            Some((Bcast | Reduce | Gather | Gatherv | Scatter | Scatterv, _))
+        )
     }
 
     /// Whose slots a process reads.
     #[inline]
     pub(crate) fn sources(self, rank: u32) -> SlotsOf {
+        const FROM_ROOT: u64 = 1 << Bcast as u64 | 1 << Scatter as u64 | 1 << Scatterv as u64;
+        const TO_ROOT: u64 = 1 << Reduce as u64 | 1 << Gather as u64 | 1 << Gatherv as u64;
+        const FROM_LOWER: u64 = 1 << Scan as u64 | 1 << Exscan as u64;
         let is_root = self.root() == rank;
-        if self.is(Bcast) {
+        let kind = 1_u64 << (self.0 >> FUNCTION & 15);
+        if kind & FROM_ROOT != 0 {
             match is_root {
                 true => SlotsOf::None,
                 false => SlotsOf::Rank(self.root()),
             }
-        } else if self.is(Reduce) && !is_root {
+        } else if kind & TO_ROOT != 0 && !is_root {
             SlotsOf::None
+        } else if kind & FROM_LOWER != 0 {
+            SlotsOf::Below(rank)
         } else {
             SlotsOf::All
         }
-    }
-
-    #[inline]
-    fn is(self, function: Function) -> bool {
-        self.0 >> FUNCTION & 15 == function as u64
     }
 
     /// The class of the error if another process calls `other`.
@@ -187,7 +216,12 @@ impl Call {
         let bytes = self.0 & BYTES;
         let bytes = match function {
             Barrier => None,
-            Allgather | Alltoall => Some(format!("blocks of {bytes} bytes")),
+            // The processes' blocks have lengths of their own.
+            Gatherv | Scatterv | Allgatherv | Alltoallv if bytes == 0 => None,
+            Gatherv | Scatterv | Allgatherv | Alltoallv => {
+                Some(format!("a block of {bytes} bytes"))
+            }
+            Allgather | Alltoall | Gather | Scatter => Some(format!("blocks of {bytes} bytes")),
             ReduceScatter => Some(format!("{bytes} bytes in all")),
             _ => Some(format!("{bytes} bytes")),
         };
@@ -250,17 +284,26 @@ mod tests {
         assert!(tried.was_meant(bcast(2).by_messages().numbered(3), of(16)));
         assert!(tried.was_meant(bcast(2), bcast(1)) && !tried.was_meant(of(24), of(16)));
         assert!(!tried.was_meant(bcast(2).by_messages().numbered(3), bcast(2)));
+        assert_eq!(Call::new(Scan, 8).sources(3), SlotsOf::Below(3));
+        let gather = Call::new(Gather, 8).with_root(3);
+        let found = [3, 2].map(|rank| gather.sources(rank));
+        assert_eq!(found, [SlotsOf::All, SlotsOf::None]);
+        let scatter = Call::new(Scatterv, 0).with_root(3);
+        let found = [3, 2].map(|rank| scatter.sources(rank));
+        assert_eq!(found, [SlotsOf::None, SlotsOf::Rank(3)]);
         let names = [
             "MPI_Reduce",
             "MPI_Reduce_scatter_block",
             "MPI_Alltoall",
-            "MPI_Scan",
+            "MPI_Alltoallv",
+            "MPI_Neighbor_alltoall",
         ];
         let found = names.map(|name| Call::named(name).name());
         let expected = [
             "MPI_Reduce",
             "MPI_Reduce_scatter",
             "MPI_Alltoall",
+            "MPI_Alltoallv",
             "its operation",
         ];
         assert_eq!(found, expected);

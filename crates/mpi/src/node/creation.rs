@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use causeway_wire::contact::{CALLS_IN_AREAS, READING};
+use causeway_wire::contact::{CALLS_IN_AREAS, READING, UNEVEN_IN_AREAS};
 
 use super::area::{self, Area, MOST_RANKS};
 use super::state::{Node, Ready};
@@ -52,6 +52,20 @@ impl Process {
         Ok(Found::None)
     }
 
+    /// Whether all processes of a communicator do scans and operations on blocks of any lengths in areas as well. Where they do not, none of these counts as a use.
+    #[inline]
+    pub(super) fn all_do_uneven(&self, communicator: usize) -> Result<bool> {
+        let communicator = self.communicator(communicator)?;
+        Ok(match &communicator.node {
+            Node::Ready(ready) => ready.area.does_uneven(),
+            Node::Never => false,
+            Node::Used(_) => {
+                let group = communicator.group();
+                self.process_table.all_speak(group, UNEVEN_IN_AREAS)
+            }
+        })
+    }
+
     /// Begins to make the area of a communicator.
     fn begin_area(&mut self, communicator: usize) -> Result<Sharing> {
         self.areas.retain(|area| area.strong_count() > 0);
@@ -73,11 +87,15 @@ impl Process {
     fn end_area(&mut self, sharing: Sharing) -> Result<()> {
         let group = self.communicator(sharing.communicator())?.group();
         let all_read = self.process_table.all_speak(group, READING);
+        let all_do_uneven = self.process_table.all_speak(group, UNEVEN_IN_AREAS);
         let communicator = self.communicator_mut(sharing.communicator())?;
         if let Some(memory) = sharing.into_memory() {
             let area = Area::new(memory, communicator.rank, communicator.size());
             if all_read {
                 area.allow_reading();
+            }
+            if all_do_uneven {
+                area.allow_uneven();
             }
             let area = Arc::new(area);
             communicator.node = Node::Ready(Ready::new(Arc::clone(&area)));

@@ -1,6 +1,6 @@
 //! Collective operations in memory that all processes of a communicator have mapped, if they are on one host.
 //!
-//! Blocking operations of up to some size are done there (`area`, `operation`): each process writes its data where all read it, once, and
+//! Blocking operations of up to some size are done there (`area`, `operation`, `uneven`): each process writes its data where all read it, once, and
 //! nothing is matched. In many longer ones it writes where its data lie, and processes read each other's memory (`reading`). Other operations, nonblocking ones, and those with functions of the program are done by messages
 //! ([`crate::collective`]), as are all in the checking mode. `docs/mpi-collectives.md` has the limits and their measurements.
 //!
@@ -17,6 +17,7 @@
 //! counts the refused one as an operation (`state`).
 
 pub(crate) mod area;
+mod blocks;
 mod call;
 mod creation;
 pub(crate) mod failure;
@@ -27,7 +28,9 @@ mod starting;
 pub(crate) mod state;
 #[cfg(test)]
 mod tests;
+pub(crate) mod uneven;
 mod waiting;
 
 pub use creation::make_area;
 pub use starting::{Operands, Started};
+pub use uneven::Side;

@@ -11,6 +11,7 @@ use super::call::{Call, SlotsOf};
 use super::failure::Failure;
 use super::parts::Parts;
 use super::reading::{self, Reading, Step};
+use super::uneven::{Left, TooLong, Uneven};
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 use crate::reduction::Kernel;
@@ -53,6 +54,15 @@ pub(crate) enum What {
         into: Memory,
         parts: Parts,
     },
+    /// The memory of the processes up to this one, or below it, is combined, in the order of ranks.
+    Scan {
+        from: Memory,
+        into: Memory,
+        kernel: Kernel,
+        is_exclusive: bool,
+    },
+    /// Blocks whose lengths their senders and receivers know.
+    Uneven(Uneven),
     /// Processes read each other's memory, wherever that lies.
     Reading(Box<Reading>),
     /// Nothing is moved, as that is done by messages then: the call is published, and compared with those that are published already.
@@ -71,6 +81,8 @@ pub(crate) enum Progress {
     Differs(u32),
     /// This rank's memory could not be read by a process that had read it before.
     Unread(u32),
+    /// A rank sends a block that is too long.
+    TooLong(TooLong),
 }
 
 /// An operation in progress.
@@ -104,6 +116,8 @@ pub(crate) struct Agreed {
     /// The number and the phase of the operation.
     pub(crate) number: u64,
     pub(crate) first: u64,
+    /// The blocks that messages move.
+    pub(crate) left: Left,
 }
 
 impl Agreed {
@@ -147,12 +161,12 @@ impl Operation {
             (len, step, step * ranks)
         };
         let (len, step, width) = match &what {
-            What::Barrier | What::Agreement => (1, 1, 0),
+            What::Barrier | What::Agreement | What::Uneven(_) => (1, 1, 0),
             What::Reading(_) => (1, 1, reading::WIDTH),
             What::Broadcast { memory, .. } => whole(memory.len(), 1),
-            What::Reduce { from, kernel, .. } | What::ReduceByShares { from, kernel, .. } => {
-                whole(from.len(), kernel.unit())
-            }
+            What::Reduce { from, kernel, .. }
+            | What::ReduceByShares { from, kernel, .. }
+            | What::Scan { from, kernel, .. } => whole(from.len(), kernel.unit()),
             What::Gather { into, .. } => whole(into.len() / ranks, 1),
             What::ReduceScatter { parts, kernel, .. } => in_parts(parts, kernel.unit()),
             What::Exchange { parts, .. } => in_parts(parts, LINE),
@@ -193,7 +207,10 @@ impl Operation {
                 {
                     return Progress::Waits;
                 }
-                self.fill(phase);
+                match &mut self.what {
+                    What::Uneven(uneven) => uneven.fill(&self.area, phase),
+                    _ => self.fill(phase),
+                }
                 self.area.publish(phase, call);
                 self.is_published = true;
             }
@@ -207,18 +224,24 @@ impl Operation {
                 Compared::Incomplete => return Progress::Waits,
                 Compared::Differs(rank) => return Progress::Differs(rank),
             }
-            if let What::Reading(reading) = &mut self.what {
-                // They can read while this process does.
-                if self.area.has_sleepers() {
-                    return Progress::Moved;
+            match &mut self.what {
+                What::Reading(reading) => {
+                    // They can read while this process does.
+                    if self.area.has_sleepers() {
+                        return Progress::Moved;
+                    }
+                    match reading.advance(&self.area, phase, self.at) {
+                        Step::Over => {}
+                        Step::Moved => return Progress::Moved,
+                        Step::Unread(rank) => return Progress::Unread(rank),
+                    }
                 }
-                match reading.advance(&self.area, phase, self.at) {
-                    Step::Over => {}
-                    Step::Moved => return Progress::Moved,
-                    Step::Unread(rank) => return Progress::Unread(rank),
+                What::Uneven(uneven) => {
+                    if let Err(too_long) = uneven.take(&self.area, phase) {
+                        return Progress::TooLong(too_long);
+                    }
                 }
-            } else {
-                self.take(phase);
+                _ => self.take(phase),
             }
             self.is_published = false;
             self.at += 1;
@@ -252,6 +275,16 @@ impl Operation {
         matches!(&self.what, What::Reading(reading) if reading.is_void())
     }
 
+    /// The blocks that messages have to move although it is over.
+    #[inline]
+    pub(crate) fn left(&self) -> Left {
+        match &self.what {
+            What::Uneven(uneven) => uneven.left(),
+            _ if self.is_void() => Left::ALL,
+            _ => Left::NONE,
+        }
+    }
+
     /// Whether one of its phases fails, as a process has reported.
     #[cold]
     pub(crate) fn fails(&self) -> bool {
@@ -279,13 +312,25 @@ impl Operation {
         differs(&self.area, self.first + self.at, other)
     }
 
-    /// What is to be kept of it while it is done by messages.
-    pub(crate) fn agreed(&self) -> Agreed {
+    /// The failure that a rank sends a block that is too long.
+    #[cold]
+    pub(crate) fn failure_of_length(&self, of: TooLong) -> Failure {
+        let phase = self.first + self.at;
+        let call = self.call_now();
+        let (own, other) = (call.with_block(of.room), call.with_block(of.sent));
+        let mut calls = [(self.area.rank, own), (of.rank, other)];
+        calls.sort_by_key(|(rank, _)| *rank);
+        Failure::Differs { calls, phase }
+    }
+
+    /// What is to be kept of it while these blocks are moved by messages.
+    pub(crate) fn agreed(&self, left: Left) -> Agreed {
         Agreed {
             area: Arc::clone(&self.area),
             call: self.call,
             number: self.number,
             first: self.first,
+            left,
         }
     }
 
@@ -301,6 +346,11 @@ impl Operation {
     /// Puts the results where the program wants them.
     #[inline]
     pub(crate) fn finish(&mut self) -> Result<()> {
+        match &mut self.what {
+            What::Uneven(uneven) => uneven.finish()?,
+            What::Reading(reading) => reading.finish(&self.area)?,
+            _ => {}
+        }
         match self.deliver.take() {
             None => Ok(()),
             Some((from, into)) => into.unpack_from(&from),
@@ -358,9 +408,22 @@ impl Operation {
     /// Combines bytes of all slots.
     #[inline]
     fn combine(&self, phase: u64, at: usize, kernel: &Kernel, into: &Memory, range: Range<usize>) {
+        self.combine_first(self.area.ranks, (phase, at), kernel, into, range);
+    }
+
+    /// Combines bytes of the slots of so many ranks; there is at least one.
+    #[inline]
+    fn combine_first(
+        &self,
+        ranks: u32,
+        (phase, at): (u64, usize),
+        kernel: &Kernel,
+        into: &Memory,
+        range: Range<usize>,
+    ) {
         let count = range.len() / kernel.unit();
         self.get((0, phase, at), into, range.clone());
-        for rank in 1..self.area.ranks {
+        for rank in 1..ranks {
             let from = self.slot(rank, phase, at, range.len());
             let mut into = Target::from(into);
             kernel.apply(from, &mut into.part(range.start, range.len()), count);
@@ -371,14 +434,16 @@ impl Operation {
     fn fill(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier | What::Agreement => {}
+            What::Barrier | What::Agreement | What::Uneven(_) => {}
             What::Reading(reading) => reading.fill(&self.area, phase, self.at),
             What::Broadcast { root, memory } => {
                 if *root == own {
                     self.put(phase, 0, memory, self.piece(memory.len()));
                 }
             }
-            What::Reduce { from, .. } => self.put(phase, 0, from, self.piece(from.len())),
+            What::Reduce { from, .. } | What::Scan { from, .. } => {
+                self.put(phase, 0, from, self.piece(from.len()))
+            }
             What::ReduceByShares { from, into, kernel } => {
                 let piece = self.shared_piece(from.len());
                 if self.at.is_multiple_of(2) {
@@ -422,7 +487,7 @@ impl Operation {
     fn take(&self, phase: u64) {
         let own = self.area.rank;
         match &self.what {
-            What::Barrier | What::Agreement | What::Reading(_) => {}
+            What::Barrier | What::Agreement | What::Reading(_) | What::Uneven(_) => {}
             What::Broadcast { root, memory } => {
                 if *root != own {
                     self.get((*root, phase, 0), memory, self.piece(memory.len()));
@@ -436,6 +501,18 @@ impl Operation {
             } => {
                 if root.is_none_or(|root| root == own) {
                     self.combine(phase, 0, kernel, into, self.piece(from.len()));
+                }
+            }
+            What::Scan {
+                from,
+                into,
+                kernel,
+                is_exclusive,
+            } => {
+                let ranks = own + u32::from(!is_exclusive);
+                if ranks > 0 {
+                    let piece = self.piece(from.len());
+                    self.combine_first(ranks, (phase, 0), kernel, into, piece);
                 }
             }
             What::ReduceByShares { from, into, kernel } => {

@@ -3,12 +3,16 @@
 use std::ops::Range;
 
 /// Where the parts of memory lie that belong to each rank.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum Parts {
     /// One behind the other, of so many bytes.
     Even(usize),
     /// One behind the other, up to these bounds.
     Bounds(Vec<usize>),
+    /// At these places.
+    Places(Vec<Range<usize>>),
+    /// Any rank's part is all of the memory, of so many bytes.
+    All(usize),
 }
 
 impl Parts {
@@ -20,13 +24,15 @@ impl Parts {
                 let start = if rank == 0 { 0 } else { bounds[rank - 1] };
                 start..bounds[rank]
             }
+            Self::Places(places) => places[rank].clone(),
+            Self::All(len) => 0..*len,
         }
     }
 
     pub(super) fn longest(&self, ranks: u32) -> usize {
         match self {
-            Self::Even(len) => *len,
-            Self::Bounds(_) => {
+            Self::Even(len) | Self::All(len) => *len,
+            Self::Bounds(_) | Self::Places(_) => {
                 let lengths = (0..ranks).map(|rank| self.range(rank).len());
                 lengths.max().unwrap_or(0)
             }

@@ -15,6 +15,7 @@ use causeway_sys::blocks::{Source, Target, copy_one};
 
 use super::area::Area;
 use super::parts::Parts;
+use super::uneven::Side;
 use crate::buffer::{overlap, scratch};
 use crate::error;
 use crate::reduction::Kernel;
@@ -41,12 +42,14 @@ pub(crate) struct Reading {
     /// A rank whose memory could not be read.
     unread: Option<u32>,
     is_void: bool,
+    /// Where the program wants the result, if it has gaps there.
+    delivered: Option<Side>,
 }
 
 #[derive(Debug)]
 enum What {
-    /// Each process's block is copied to all.
-    Gather { from: Option<Memory> },
+    /// Each process's block is copied to all, to its place here.
+    Gather { from: Option<Memory>, parts: Parts },
     /// Each process reads its part of each other's memory; the others' parts of `into` are their parts.
     Exchange { in_place: bool, part: usize },
     /// The memory of all is combined, and each process gets a part, or all processes get all.
@@ -94,6 +97,7 @@ impl Reading {
             done: 0,
             unread: None,
             is_void: false,
+            delivered: None,
         })
     }
 
@@ -103,11 +107,33 @@ impl Reading {
         from: Option<Memory>,
         into: Memory,
     ) -> error::Result<Box<Self>> {
-        let len = into.len() / area.ranks as usize;
-        let start = area.rank as usize * len;
-        let own = || into.slice(start..start + len);
+        let parts = Parts::Even(into.len() / area.ranks as usize);
+        Ok(Self::gather_parts(area.rank, from, into, parts))
+    }
+
+    fn gather_parts(rank: u32, from: Option<Memory>, into: Memory, parts: Parts) -> Box<Self> {
+        let own = || into.slice(parts.range(rank));
         let offered = from.clone().unwrap_or_else(own);
-        Ok(Self::new(What::Gather { from }, offered, into))
+        Self::new(What::Gather { from, parts }, offered, into)
+    }
+
+    /// The same with blocks of any lengths.
+    pub(super) fn gather_uneven(rank: u32, from: Option<Memory>, into: Side) -> Box<Self> {
+        let (memory, parts) = into.places();
+        let mut reading = Self::gather_parts(rank, from, memory, parts);
+        reading.delivered = Some(into);
+        reading
+    }
+
+    /// Puts the result where the program wants it.
+    pub(super) fn finish(&mut self, area: &Area) -> error::Result<()> {
+        match &self.delivered {
+            Some(side) if !self.is_void => {
+                let is_in_place = matches!(self.what, What::Gather { from: None, .. });
+                side.unpack(is_in_place.then_some(area.rank))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Equal parts are exchanged, in place if there is no `from`.
@@ -256,16 +282,18 @@ impl Reading {
 
     /// What this process has for itself. It is copied after others' memory has been read: bytes that were just read are slower to read for other processes.
     fn copy_own(&self, area: &Area) {
-        let (from, len) = match &self.what {
-            What::Gather { from: Some(from) } => (from.clone(), from.len()),
+        let (from, place) = match &self.what {
+            What::Gather {
+                from: Some(from),
+                parts,
+            } => (from.clone(), parts.range(area.rank)),
             What::Exchange { in_place, part } if !*in_place => {
-                let start = area.rank as usize * part;
-                (self.offered.slice(start..start + part), *part)
+                let place = Parts::Even(*part).range(area.rank);
+                (self.offered.slice(place.clone()), place)
             }
             _ => return,
         };
-        let start = area.rank as usize * len;
-        self.into.slice(start..start + len).copy_from(&from);
+        self.into.slice(place).copy_from(&from);
     }
 
     /// Reads the blocks of the others. If that fails, returns whose memory could not be read.
@@ -276,10 +304,12 @@ impl Reading {
                 return Ok(Step::Moved);
             }
             let rank = (area.rank + self.distance) % area.ranks;
-            let even = |len: usize| rank as usize * len..(rank as usize + 1) * len;
             let (offset, block) = match &self.what {
-                What::Gather { .. } => (0, even(self.offered.len())),
-                What::Exchange { part, .. } => (area.rank as usize * part, even(*part)),
+                What::Gather { parts, .. } => (0, parts.range(rank)),
+                What::Exchange { part, .. } => {
+                    let parts = Parts::Even(*part);
+                    (parts.range(area.rank).start, parts.range(rank))
+                }
                 What::Reduce(combining) => (0, combining.parts.range(rank)),
             };
             let start = block.start + self.done;

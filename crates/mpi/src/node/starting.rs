@@ -12,6 +12,7 @@ use super::operation::{Operation, What};
 use super::parts::Parts;
 use super::reading::Reading;
 use super::state::{Node, Refusal};
+use super::uneven::Left;
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, check_apart, temporary};
 use crate::collective::moving::{check_equal, check_root};
@@ -22,9 +23,9 @@ use crate::reduction::Kernel;
 
 /// Up to how many bytes operations are done in an area, with two processes and with more; longer ones are done by messages, which two processes
 /// copy together from one's memory into the other's.
-struct Limit {
-    two: u64,
-    more: u64,
+pub(super) struct Limit {
+    pub(super) two: u64,
+    pub(super) more: u64,
 }
 
 /// Of a broadcast block.
@@ -33,7 +34,7 @@ const BROADCAST: Limit = Limit {
     more: 64 << 10,
 };
 /// Of a process's operands.
-const REDUCTION: Limit = Limit {
+pub(super) const REDUCTION: Limit = Limit {
     two: 16 << 10,
     more: 32 << 10,
 };
@@ -64,7 +65,7 @@ impl Limit {
         bytes >= if ranks > 2 { self.more } else { self.two }
     }
 
-    fn allows(&self, bytes: u64, ranks: u32) -> bool {
+    pub(super) fn allows(&self, bytes: u64, ranks: u32) -> bool {
         bytes <= if ranks > 2 { self.more } else { self.two }
     }
 }
@@ -80,7 +81,7 @@ pub enum Started {
     /// It is to be waited for.
     Active(Active),
     /// The same, unless [`Process::is_left_to_messages`] then.
-    Reading(Active),
+    Partial(Active),
     /// It is to be done by messages once this is done.
     Agreeing(Active),
     /// The area is to be made first ([`super::make_area`]); then it is to be begun again.
@@ -101,13 +102,13 @@ pub struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    fn any(&self) -> Result<&Buffer<'_>> {
+    pub(super) fn any(&self) -> Result<&Buffer<'_>> {
         let any = self.from.as_ref().or(self.into.as_ref());
         any.ok_or_else(|| Error::new(abi::ERR_BUFFER, "there are no operands"))
     }
 
     /// What combines them, if they lie one behind the other and the operation is one of the standard's.
-    fn kernel(&self) -> Result<Option<Kernel>> {
+    pub(super) fn kernel(&self) -> Result<Option<Kernel>> {
         let any = self.any()?;
         let Some(operation) = self.operation else {
             return Ok(None);
@@ -122,7 +123,7 @@ type Staging = (Memory, Option<(Memory, OwnedBuffer)>);
 
 /// Memory for the data of a buffer: its own, or a staging buffer, into which they are packed first if `is_filled`.
 #[inline]
-fn staging(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
+pub(super) fn staging(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
     match buffer.is_plain() {
         true => Ok((buffer.memory.clone(), None)),
         false => staging_elsewhere(buffer, is_filled),
@@ -139,7 +140,7 @@ fn staging_elsewhere(buffer: &Buffer<'_>, is_filled: bool) -> Result<Staging> {
 }
 
 /// What is done in an area, and data that are to be delivered in the end.
-type Begun = (What, Option<(Memory, OwnedBuffer)>);
+pub(super) type Begun = (What, Option<(Memory, OwnedBuffer)>);
 
 /// An operation in which processes read each other's blocks.
 type ReadingOfBlocks = fn(&Area, Option<Memory>, Memory) -> Result<Box<Reading>>;
@@ -147,7 +148,7 @@ type ReadingOfBlocks = fn(&Area, Option<Memory>, Memory) -> Result<Box<Reading>>
 impl Process {
     /// Begins an operation in the communicator's area, if it has one and `what` returns one. If it returns none, processes only compare their calls there.
     #[inline]
-    fn begin_in_area(
+    pub(super) fn begin_in_area(
         &mut self,
         communicator: usize,
         call: Call,
@@ -169,8 +170,8 @@ impl Process {
                 return Err(error);
             }
         };
-        if let What::Reading(_) = what.0 {
-            return self.begin_reading(communicator, area, (number, call), what);
+        if let What::Reading(_) | What::Uneven(_) = what.0 {
+            return self.begin_partial(communicator, area, (number, call), what);
         }
         let operation = Operation::new(area, (number, call), what);
         let active = self.begin_operation(communicator, operation)?;
@@ -196,9 +197,9 @@ impl Process {
         })
     }
 
-    /// Begins an operation in which processes read each other's memory.
+    /// Begins an operation that may be left to messages, as a whole or in part.
     #[inline(never)]
-    fn begin_reading(
+    fn begin_partial(
         &mut self,
         communicator: usize,
         area: Arc<Area>,
@@ -208,7 +209,7 @@ impl Process {
         let operation = Operation::new(area, of, what);
         let active = self.begin_operation(communicator, operation)?;
         Ok(match active {
-            Some(active) => Started::Reading(active),
+            Some(active) => Started::Partial(active),
             None if self.is_left_to_messages(communicator) => Started::ByMessages,
             None => Started::Done,
         })
@@ -228,7 +229,7 @@ impl Process {
         // The messages take the number.
         found.collectives = number;
         if let Node::Ready(ready) = &mut found.node {
-            ready.agreed = Some(operation.agreed());
+            ready.agreed = Some(operation.agreed(Left::ALL));
         }
         let active = self.begin_operation(communicator, operation)?;
         Ok(active.map_or(Started::ByMessages, Started::Agreeing))
@@ -519,7 +520,7 @@ impl Process {
     }
 
     /// The root of an operation; none over inter-communicators, which have no areas.
-    fn root_in_area(&self, root: i32, communicator: usize) -> Result<Option<u32>> {
+    pub(super) fn root_in_area(&self, root: i32, communicator: usize) -> Result<Option<u32>> {
         let communicator = self.communicator(communicator)?;
         match communicator.remote {
             Some(_) => Ok(None),

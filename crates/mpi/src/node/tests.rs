@@ -1,5 +1,6 @@
 //! Operations of several processes in one memory, in any order of their steps, against a reference that computes one element after the other.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use causeway_engine::Memory;
@@ -11,6 +12,7 @@ use super::failure::Failure;
 use super::operation::{Operation, Progress, What};
 use super::parts::Parts;
 use super::reading::Reading;
+use super::uneven::{self, Left, Side, TooLong, Uneven};
 use crate::datatype::Basic;
 use crate::reduction::{Kernel, Op};
 
@@ -37,9 +39,16 @@ enum Kind {
     ReadExchange,
     ReadReduce,
     ReadReduceScatter,
+    ReadGatherUneven,
+    GatherUneven,
+    GatherUnevenToAll,
+    ScatterUneven,
+    ExchangeUneven,
+    Scan,
+    ScanExclusive,
 }
 
-const KINDS: [Kind; 12] = [
+const KINDS: [Kind; 19] = [
     Kind::Barrier,
     Kind::Broadcast,
     Kind::Reduce,
@@ -52,6 +61,13 @@ const KINDS: [Kind; 12] = [
     Kind::ReadExchange,
     Kind::ReadReduce,
     Kind::ReadReduceScatter,
+    Kind::ReadGatherUneven,
+    Kind::GatherUneven,
+    Kind::GatherUnevenToAll,
+    Kind::ScatterUneven,
+    Kind::ExchangeUneven,
+    Kind::Scan,
+    Kind::ScanExclusive,
 ];
 
 fn calls() -> impl Strategy<Value = Vec<Call>> {
@@ -100,6 +116,123 @@ struct Doing {
     /// What it has for the others, and its content.
     operands: Memory,
     before: Vec<u64>,
+    left: Left,
+}
+
+/// Elements of the block from one rank for another one, in operations on blocks of any lengths; those of a gather depend on the sender only.
+fn len_of(call: &Call, from: u32, to: u32) -> usize {
+    let divisor = (from + to + call.root) % 4;
+    if divisor == 0 {
+        0
+    } else {
+        call.count / divisor as usize
+    }
+}
+
+/// Places of blocks of so many elements, with a gap before each, in bytes, and the elements of all.
+fn places(lens: impl Iterator<Item = usize>) -> (Vec<Range<usize>>, usize) {
+    let mut end = 0;
+    let places = lens.map(|len| {
+        let start = end + 1;
+        end = start + len;
+        start * 8..end * 8
+    });
+    (places.collect(), end)
+}
+
+/// Whether a block is in the slot of its sender: one that is gathered if a slot has room for it, and otherwise if there is room behind those of lower ranks.
+fn is_in_slot(call: &Call, ranks: u32, from: u32, to: u32) -> bool {
+    if let Kind::GatherUneven | Kind::GatherUnevenToAll = call.kind {
+        return len_of(call, from, 0) * 8 <= CAPACITY;
+    }
+    if let (Kind::ExchangeUneven, true) = (call.kind, call.in_place) {
+        return false;
+    }
+    let mut room = CAPACITY - ranks.div_ceil(2) as usize * 8;
+    let others = (0..=to).filter(|rank| *rank != from);
+    let fits = others.map(|rank| {
+        let len = len_of(call, from, rank) * 8;
+        let fits = len <= room;
+        room -= if fits { len } else { 0 };
+        fits
+    });
+    fits.last().unwrap_or(true)
+}
+
+/// An operation on blocks of any lengths: what this process does, the place of its result, the expected result, and what is left to messages.
+fn begin_uneven(area: &Area, at: usize, call: &Call) -> (What, Memory, Vec<u64>, Left) {
+    let (rank, ranks) = (area.rank, area.ranks);
+    let (kind, has_root) = match call.kind {
+        Kind::GatherUneven => (uneven::Kind::Gather, true),
+        Kind::GatherUnevenToAll => (uneven::Kind::Gather, false),
+        Kind::ScatterUneven => (uneven::Kind::Scatter, true),
+        _ => (uneven::Kind::Scatter, false),
+    };
+    let gathers = kind == uneven::Kind::Gather;
+    let root = has_root.then_some(call.root % ranks);
+    let in_place = call.in_place && root.is_none_or(|root| root == rank);
+    let moves = |from: u32, to: u32| {
+        let end = if gathers { to } else { from };
+        root.is_none_or(|root| root == end)
+    };
+    // The block that one sends to all in a gather is the one for rank 0.
+    let block = |from: u32, to: u32| {
+        let to = if gathers { 0 } else { to };
+        let len = if moves(from, to) || gathers {
+            len_of(call, from, to)
+        } else {
+            0
+        };
+        Vec::from_iter((0..len).map(|place| value(at, from * 64 + to, place)))
+    };
+    let mut left = Left::NONE;
+    let received = (0..ranks).map(|from| {
+        if moves(from, rank) {
+            block(from, rank).len()
+        } else {
+            0
+        }
+    });
+    let (into_places, len) = places(received);
+    let (mut before, mut result) = (vec![7; len], vec![7; len]);
+    for from in (0..ranks).filter(|from| moves(*from, rank)) {
+        let Range { start, end } = into_places[from as usize];
+        let place = start / 8..end / 8;
+        let own = from == rank;
+        if own && in_place && gathers {
+            before[place.clone()].copy_from_slice(&block(from, rank));
+        }
+        if own && (gathers || !in_place) || !own && is_in_slot(call, ranks, from, rank) {
+            result[place].copy_from_slice(&block(from, rank));
+        } else if !own {
+            left.from |= 1 << from;
+        }
+    }
+    for to in (0..ranks).filter(|to| *to != rank && moves(rank, *to)) {
+        if !is_in_slot(call, ranks, rank, to) {
+            left.to |= 1 << to;
+        }
+    }
+    let from = match gathers {
+        true => (!in_place).then(|| Side::one(memory(block(rank, 0).into_iter()))),
+        false => {
+            let (places, len) = places((0..ranks).map(|to| block(rank, to).len()));
+            let mut all = vec![9; len];
+            for (to, place) in (0..ranks).zip(&places) {
+                all[place.start / 8..place.end / 8].copy_from_slice(&block(rank, to));
+            }
+            let sends = (0..ranks).any(|to| moves(rank, to)) && (has_root || !in_place);
+            sends.then(|| Side::at(memory(all.into_iter()), places))
+        }
+    };
+    let into = memory(before.into_iter());
+    let receives = (0..ranks).any(|from| moves(from, rank)) && (gathers || !has_root || !in_place);
+    let side = receives.then(|| match root {
+        Some(root) if !gathers => Side::one(into.slice(into_places[root as usize].clone())),
+        _ => Side::at(into.clone(), into_places),
+    });
+    let what = What::Uneven(Uneven::new(kind, root, from, side));
+    (what, into, result, left)
 }
 
 fn begin(area: &Arc<Area>, at: usize, call: Call) -> Doing {
@@ -119,7 +252,58 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> Doing {
         (from, into)
     };
     let all = count * ranks as usize;
+    let mut left = Left::NONE;
     let (what, into, expected, operands) = match call.kind {
+        Kind::GatherUneven
+        | Kind::GatherUnevenToAll
+        | Kind::ScatterUneven
+        | Kind::ExchangeUneven => {
+            let (what, into, expected, rest) = begin_uneven(area, at, &call);
+            left = rest;
+            (what, into, expected, nothing(0))
+        }
+        Kind::ReadGatherUneven => {
+            let lens = (0..ranks).map(|from| len_of(&call, from, 0));
+            let (places, len) = places(lens);
+            let mut expected = vec![7; len];
+            for (from, place) in (0..ranks).zip(&places) {
+                let words = &mut expected[place.start / 8..place.end / 8];
+                let values = (0..).map(|place| value(at, from, place));
+                words
+                    .iter_mut()
+                    .zip(values)
+                    .for_each(|(word, value)| *word = value);
+            }
+            let place = places[rank as usize].clone();
+            let (into, block) = (nothing(len), own(place.len() / 8));
+            if call.in_place {
+                into.slice(place.clone()).copy_from(&block);
+            }
+            let operands = match call.in_place {
+                true => into.slice(place),
+                false => block.clone(),
+            };
+            let side = Side::at(into.clone(), places);
+            let from = (!call.in_place).then_some(block);
+            let reading = Reading::gather_uneven(rank, from, side);
+            (What::Reading(reading), into, expected, operands)
+        }
+        Kind::Scan | Kind::ScanExclusive => {
+            let is_exclusive = matches!(call.kind, Kind::ScanExclusive);
+            let (from, into) = sides(count);
+            let summed = rank + u32::from(!is_exclusive);
+            let expected = match summed {
+                0 => values(&into),
+                _ => Vec::from_iter((0..count).map(|place| sum(at, summed, place))),
+            };
+            let what = What::Scan {
+                from,
+                into: into.clone(),
+                kernel: kernel(),
+                is_exclusive,
+            };
+            (what, into, expected, nothing(0))
+        }
         Kind::Barrier => (What::Barrier, nothing(0), Vec::new(), nothing(0)),
         Kind::Broadcast => {
             let memory = match rank == root {
@@ -259,6 +443,12 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> Doing {
         Kind::ReduceScatter | Kind::ReadReduceScatter => Function::ReduceScatter,
         Kind::Gather | Kind::ReadGather => Function::Allgather,
         Kind::Exchange | Kind::ReadExchange => Function::Alltoall,
+        Kind::GatherUneven => Function::Gatherv,
+        Kind::GatherUnevenToAll | Kind::ReadGatherUneven => Function::Allgatherv,
+        Kind::ScatterUneven => Function::Scatterv,
+        Kind::ExchangeUneven => Function::Alltoallv,
+        Kind::Scan => Function::Scan,
+        Kind::ScanExclusive => Function::Exscan,
     };
     let called = call::Call::new(function, count as u64).with_root(root);
     let operation = Operation::new(Arc::clone(area), (at as u64, called), (what, None));
@@ -268,6 +458,7 @@ fn begin(area: &Arc<Area>, at: usize, call: Call) -> Doing {
         expected,
         before: values(&operands),
         operands,
+        left,
     }
 }
 
@@ -309,12 +500,11 @@ impl Walker {
                     self.at
                 );
             }
-            false => assert_eq!(
-                values(&done.into),
-                done.expected,
-                "call {}: {call:?}",
-                self.at
-            ),
+            false => {
+                let found = (values(&done.into), done.operation.left());
+                let expected = (done.expected, done.left);
+                assert_eq!(found, expected, "call {}: {call:?}", self.at);
+            }
         }
         self.at += 1;
         true
@@ -502,7 +692,7 @@ fn operations_by_messages_do_not_wait_for_the_calls_of_others_and_see_them_later
     let begin = |rank: usize, bytes| {
         let call = call::Call::new(Function::Allreduce, bytes).by_messages();
         let operation = Operation::new(Arc::clone(&all[rank]), (0, call), (What::Agreement, None));
-        (operation.agreed(), operation)
+        (operation.agreed(Left::ALL), operation)
     };
     let (agreed, mut operation) = begin(0, 1 << 20);
     assert_eq!(operation.run(), Progress::Over);
@@ -529,4 +719,77 @@ fn calls_that_are_earlier_or_later_in_the_order_of_all_operations_are_others() {
     assert_eq!(other.run(), Progress::Differs(0));
     assert_eq!(one.run(), Progress::Differs(1));
     assert_eq!(one.find_other_call(), Some(1));
+}
+
+/// What is received is never longer than the memory for it, and both lengths are in the error.
+#[test]
+fn a_block_that_is_too_long_is_refused() {
+    let memory = Memory::zeroed(len(2));
+    let area = |rank| Arc::new(Area::new(memory.clone(), rank, 2));
+    let call = call::Call::new(Function::Gatherv, 0).with_root(1);
+    let begin = |rank, from, into| {
+        let uneven = Uneven::new(uneven::Kind::Gather, Some(1), from, into);
+        Operation::new(area(rank), (0, call), (What::Uneven(uneven), None))
+    };
+    let mut sending = begin(0, Some(Side::one(memory_of(100))), None);
+    assert_eq!(sending.run(), Progress::Over);
+    let received = Memory::zeroed(120);
+    let into = Side::at(received.clone(), vec![0..99, 110..120]);
+    let mut receiving = begin(1, Some(Side::one(memory_of(10))), Some(into));
+    let too_long = TooLong {
+        rank: 0,
+        sent: 100,
+        room: 99,
+    };
+    assert_eq!(receiving.run(), Progress::TooLong(too_long));
+    assert_eq!(received.to_vec(), vec![0; 120]);
+    let Failure::Differs { calls, .. } = receiving.failure_of_length(too_long) else {
+        panic!("{:?}", receiving.failure_of_length(too_long));
+    };
+    let texts = calls.map(|(_, call)| call.in_words());
+    assert_eq!(texts[0], "MPI_Gatherv (root 1, a block of 100 bytes)");
+    assert_eq!(texts[1], "MPI_Gatherv (root 1, a block of 99 bytes)");
+    assert_eq!(calls[0].1.class(calls[1].1), crate::abi::ERR_TRUNCATE);
+}
+
+/// A process that writes anything into its slot has nothing read that is not in it.
+#[test]
+fn lengths_of_blocks_are_not_trusted() {
+    let (ranks, call) = (3, call::Call::new(Function::Alltoallv, 0));
+    let words = [
+        0,
+        1,
+        40,
+        41,
+        8192,
+        8193,
+        u64::MAX - 1,
+        u64::MAX,
+        1 << 32,
+        u64::from(u32::MAX),
+    ];
+    for (first, second) in words
+        .iter()
+        .flat_map(|one| words.map(|other| (*one, other)))
+    {
+        for kind in [uneven::Kind::Gather, uneven::Kind::Scatter] {
+            let memory = Memory::zeroed(len(ranks));
+            let area = |rank| Arc::new(Area::new(memory.clone(), rank, ranks));
+            let (own, liar) = (area(2), [area(0), area(1)]);
+            for area in &liar {
+                for offset in [8, 64 - 16, 64 - 8] {
+                    area.set_word(area.payload(area.rank, 0, 0) + offset, second);
+                }
+                area.set_word(area.payload(area.rank, 0, 0), first);
+                area.publish(0, call.numbered(0));
+            }
+            let into = Side::at(Memory::zeroed(3 * CAPACITY), vec![0..CAPACITY; 3]);
+            let uneven = Uneven::new(kind, None, None, Some(into));
+            let mut operation = Operation::new(own, (0, call), (What::Uneven(uneven), None));
+            assert!(matches!(
+                operation.run(),
+                Progress::Over | Progress::TooLong(_)
+            ));
+        }
+    }
 }

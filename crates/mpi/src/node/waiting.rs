@@ -14,6 +14,7 @@ use super::call::Call;
 use super::failure::Failure;
 use super::operation::{Agreed, Operation, Progress};
 use super::state::{Node, Refusal};
+use super::uneven::Left;
 use crate::communicator::Peer;
 use crate::error::{Error, Result};
 use crate::process::{Active, Process, State, Waited};
@@ -65,35 +66,52 @@ impl Process {
     /// The operation is over: its results are put where the program wants them, or it is left to messages.
     #[inline]
     fn conclude(&mut self, communicator: usize, operation: &mut Operation) -> Result<()> {
-        if operation.is_void() {
-            return self.leave_to_messages(communicator, operation);
+        let left = operation.left();
+        if left != Left::NONE {
+            self.leave_to_messages(communicator, operation, left)?;
         }
         operation.finish().map_err(|error| error.on(communicator))
     }
 
-    /// The operation is to be done by messages, as a process cannot read another one's memory; all others find so as well.
+    /// Blocks are to be moved by messages: all, as a process cannot read another one's memory, which all others find as well, or some that are too long for the area.
     #[cold]
-    fn leave_to_messages(&mut self, communicator: usize, operation: &Operation) -> Result<()> {
-        operation.area.stop_reading();
+    fn leave_to_messages(
+        &mut self,
+        communicator: usize,
+        operation: &Operation,
+        left: Left,
+    ) -> Result<()> {
+        if operation.is_void() {
+            operation.area.stop_reading();
+        }
         let found = self.communicator_mut(communicator)?;
         // The messages take the number.
         found.collectives = operation.number;
         if let Node::Ready(ready) = &mut found.node {
-            ready.agreed = Some(operation.agreed());
+            ready.agreed = Some(operation.agreed(left));
         }
         Ok(())
     }
 
-    /// Whether the operation that was over last on a communicator is left to messages.
+    /// Whether the operation that was over last on a communicator is left to messages, or some of its blocks are.
     pub fn is_left_to_messages(&self, communicator: usize) -> bool {
-        let Ok(found) = self.communicator(communicator) else {
-            return false;
-        };
+        self.left_to_messages(communicator).is_some()
+    }
+
+    /// The blocks of that operation that are left to messages.
+    fn left_to_messages(&self, communicator: usize) -> Option<Left> {
+        let found = self.communicator(communicator).ok()?;
         let agreed = match &found.node {
             Node::Ready(ready) => ready.agreed.as_ref(),
             Node::Used(_) | Node::Never => None,
         };
-        agreed.is_some_and(|agreed| agreed.number == found.collectives)
+        let agreed = agreed.filter(|agreed| agreed.number == found.collectives);
+        agreed.map(|agreed| agreed.left)
+    }
+
+    /// The blocks that the next operation by messages on a communicator moves: all, unless others were moved in the area before.
+    pub(crate) fn blocks_by_messages(&self, communicator: usize) -> Left {
+        self.left_to_messages(communicator).unwrap_or(Left::ALL)
     }
 
     #[inline]
@@ -254,6 +272,7 @@ impl Process {
         let failure = match why {
             Progress::Differs(other) => operation.failure(other),
             Progress::Unread(rank) => operation.failure_to_read(rank),
+            Progress::TooLong(of) => operation.failure_of_length(of),
             Progress::Over | Progress::Waits | Progress::Moved => operation.area.failure(),
         };
         self.give_up_operation(communicator, operation, &failure)
@@ -265,7 +284,7 @@ impl Process {
         operation: &Operation,
         failure: &Failure,
     ) -> Error {
-        self.give_up_agreed(communicator, &operation.agreed(), failure)
+        self.give_up_agreed(communicator, &operation.agreed(Left::ALL), failure)
     }
 
     /// If this process has found, by its present call, that the others have begun an operation which it has refused because of its arguments, that one counts as an operation

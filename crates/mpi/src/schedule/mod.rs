@@ -15,6 +15,7 @@ use causeway_engine::types::{Completion, OpError, OpId, Posted, Queue};
 use causeway_sys::waits;
 use causeway_transport::slab::Slab;
 use causeway_wire::contact::CALLS_IN_AREAS;
+use smallvec::SmallVec;
 
 use crate::abi;
 use crate::communicator::{Channel, Communicator, Peer};
@@ -60,6 +61,9 @@ struct Notice {
     peer: u32,
 }
 
+/// Sends and receives in progress of an operation for which no memory is allocated.
+const AT_ONCE: usize = 4;
+
 /// A send or a receive in progress.
 #[derive(Debug)]
 struct Message {
@@ -81,8 +85,8 @@ struct Schedule {
     tag: u32,
     peers: Arc<[Peer]>,
     /// Sends and receives in progress, and the message of each.
-    pending: Vec<OpId>,
-    messages: Vec<Message>,
+    pending: SmallVec<[OpId; AT_ONCE]>,
+    messages: SmallVec<[Message; AT_ONCE]>,
     /// Messages have to be as long as the memory for them.
     is_exact: bool,
     /// The name of the program's call.
@@ -173,8 +177,8 @@ impl Schedule {
             context,
             tag,
             peers,
-            pending: Vec::new(),
-            messages: Vec::new(),
+            pending: SmallVec::new(),
+            messages: SmallVec::new(),
             agreed: None,
             is_given_up: false,
             notice: None,

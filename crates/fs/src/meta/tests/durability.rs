@@ -56,6 +56,8 @@ fn persisted(durability: Durability, operations: Vec<Operation>) -> Vec<Vec<Pers
                 Operation::WriteStuffed { object: of, .. }
                 | Operation::BeginUnstuff { object: of }
                 | Operation::FinishUnstuff { object: of }
+                | Operation::Append { object: of, .. }
+                | Operation::SetAttributes { object: of, .. }
                 | Operation::Extend { object: of, .. } => *of = object,
                 _ => {}
             }
@@ -93,9 +95,9 @@ fn operations() -> Vec<Operation> {
 }
 
 #[test]
-fn synced_changes_wait_for_the_device_but_sizes_wait_for_fsync() {
+fn synced_changes_wait_for_the_device_but_content_and_sizes_wait_for_fsync() {
     use Persist::{Power, Process};
-    let expected = [Power, Power, Power, Power, Process, Power, Power];
+    let expected = [Power, Process, Power, Power, Process, Power, Power];
     assert_eq!(
         persisted(Durability::Synced, operations()),
         expected.map(|persist| vec![persist])
@@ -110,4 +112,56 @@ fn relaxed_changes_wait_for_the_operating_system_unless_datafiles_depend_on_them
         persisted(Durability::Relaxed, operations()),
         expected.map(|persist| vec![persist])
     );
+}
+
+/// Sets attributes of a file, which has mode 644 and the owner of the caller.
+fn set(set: SetAttributes) -> Operation {
+    Operation::SetAttributes {
+        object: ObjectId::ROOT,
+        set,
+    }
+}
+
+fn set_mode(mode: u16) -> Operation {
+    set(SetAttributes {
+        mode: Some(mode),
+        ..SetAttributes::default()
+    })
+}
+
+#[test]
+fn attributes_wait_for_the_device_only_if_they_take_access_away() {
+    use Persist::{Power, Process};
+    let append = Operation::Append {
+        object: ObjectId::ROOT,
+        data: b"more".to_vec(),
+    };
+    let times = set(SetAttributes {
+        accessed: Some(Timestamp::default()),
+        modified: Some(Timestamp::default()),
+        ..SetAttributes::default()
+    });
+    let owner = |uid| {
+        set(SetAttributes {
+            uid: Some(uid),
+            gid: Some(0),
+            ..SetAttributes::default()
+        })
+    };
+    let steps = [
+        (append, Process),
+        (times, Process),
+        (set_mode(0o664), Process),
+        (set_mode(0o640), Power),
+        (owner(0), Process),
+        (owner(1), Power),
+        (set_mode(0o4755), Process),
+        // It takes a privilege away.
+        (owner(1), Power),
+        (set_mode(0o4755), Process),
+        (set_mode(0o4755), Power),
+    ];
+    let (operations, expected): (Vec<_>, Vec<_>) = steps.into_iter().unzip();
+    let expected: Vec<_> = expected.into_iter().map(|persist| vec![persist]).collect();
+    assert_eq!(persisted(Durability::Synced, operations), expected);
 }
