@@ -265,7 +265,8 @@ fn find(
     let progress = Progress::steps(output, "simulating", tasks.len() as u64);
     let run = |(_, name, task): &Run| -> Outcome<TaskResult> {
         progress.step(name);
-        if let Some(found) = store.and_then(|store| store.find(task)) {
+        let known = store.map(|store| store.find(task)).transpose()?;
+        if let Some(found) = known.flatten() {
             return Ok(found);
         }
         let found = task

@@ -140,8 +140,9 @@ fn find(
         };
         let known = store
             .filter(|_| traced.is_none())
-            .and_then(|store| store.find_run(step));
-        if let Some(found) = known {
+            .map(|store| store.find_run(step))
+            .transpose()?;
+        if let Some(found) = known.flatten() {
             return Ok(found);
         }
         let (measures, mut record) = step

@@ -2,11 +2,12 @@
 //!
 //! Each run is a file of its own, named after a digest of the simulator's source and of everything
 //! that determines the run, so that runs of another program or with other parameters are never used
-//! for it. Files get their names only when they are complete.
+//! for it. Files get their names only when they are complete. A file has two lines: the run, and the
+//! checksum of that line, so that a number that was changed on the disk is not taken for a result.
 
 use std::path::{Path, PathBuf};
 
-use causeway_command::failure::{Doing, Outcome};
+use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::output::hex;
 use causeway_command::whole_file;
 use causeway_sim::catalogue::{Task, TaskResult};
@@ -91,6 +92,11 @@ impl KeptFound {
     }
 }
 
+/// The content of a file with this run, which is one line of JSON: that, and its checksum as a string of JSON.
+fn with_checksum(run: &str) -> String {
+    format!("{run}\n\"{}\"\n", hex(&Sha256::digest(run)))
+}
+
 /// The parameters of a run of a scenario, which may hold a trace of any length, by their digest.
 fn run_parameters(step: &Step<'_>) -> String {
     format!("run {}", hex(&Sha256::digest(step.parameters())))
@@ -124,23 +130,41 @@ impl Store {
         self.directory.join(format!("{name}.json"))
     }
 
-    /// The results of a run with these parameters, if it was run before. A file that cannot be read counts as none.
-    fn read<T: DeserializeOwned>(&self, parameters: &str) -> Option<T> {
-        let bytes = std::fs::read(self.path(parameters)).ok()?;
-        let kept: Kept<T> = serde_json::from_slice(&bytes).ok()?;
-        (kept.parameters == parameters).then_some(kept.found)
+    /// The results of a run with these parameters, if it was run before. A file that cannot be read, or has not two lines, counts
+    /// as none.
+    ///
+    /// # Errors
+    /// If the checksum is wrong.
+    fn read<T: DeserializeOwned>(&self, parameters: &str) -> Outcome<Option<T>> {
+        let path = self.path(parameters);
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            return Ok(None);
+        };
+        let Some((run, _)) = text.split_once('\n') else {
+            return Ok(None);
+        };
+        if text != with_checksum(run) {
+            let what = format!("reading the finished run {}", path.display());
+            let why = "its checksum is wrong: the file was changed after it was written";
+            let hint = "remove the file, and the simulation is run again";
+            return Err(Failure::new(what, why).hint(hint));
+        }
+        let kept: Option<Kept<T>> = serde_json::from_str(run).ok();
+        let kept = kept.filter(|kept| kept.parameters == parameters);
+        Ok(kept.map(|kept| kept.found))
     }
 
     fn write<T: Serialize>(&self, parameters: String, found: T) -> Outcome {
         let path = self.path(&parameters);
-        let bytes = serde_json::to_vec(&Kept { parameters, found });
-        let bytes = bytes.doing(|| format!("writing {}", path.display()))?;
-        whole_file::write(&path, &bytes)
+        let run = serde_json::to_string(&Kept { parameters, found });
+        let run = run.doing(|| format!("writing {}", path.display()))?;
+        whole_file::write(&path, with_checksum(&run).as_bytes())
     }
 
     /// The results of this run, if it was run before.
-    pub(super) fn find(&self, task: &Task) -> Option<TaskResult> {
-        self.read(&task.parameters()).map(KeptFound::found)
+    pub(super) fn find(&self, task: &Task) -> Outcome<Option<TaskResult>> {
+        let kept = self.read(&task.parameters())?;
+        Ok(kept.map(KeptFound::found))
     }
 
     /// Keeps the results of this run.
@@ -149,7 +173,7 @@ impl Store {
     }
 
     /// The results of this run of a scenario, if it was run before.
-    pub(super) fn find_run<T: DeserializeOwned>(&self, step: &Step<'_>) -> Option<T> {
+    pub(super) fn find_run<T: DeserializeOwned>(&self, step: &Step<'_>) -> Outcome<Option<T>> {
         self.read(&run_parameters(step))
     }
 
@@ -209,14 +233,15 @@ mod tests {
             x: 0.1 + 0.2,
             value: 1.0 / 3.0,
         }]);
-        assert_eq!(store.find(&tasks[0]), None);
+        let find = |task| store.find(task).unwrap();
+        assert_eq!(find(&tasks[0]), None);
         store.keep(&tasks[0], &found).unwrap();
-        assert_eq!(store.find(&tasks[0]), Some(found));
-        assert_eq!(store.find(&tasks[1]), None);
+        assert_eq!(find(&tasks[0]), Some(found));
+        assert_eq!(find(&tasks[1]), None);
         let full = self::tasks(Effort::Full);
-        assert_eq!(store.find(&full[0]), None, "fewer rounds are another run");
+        assert_eq!(find(&full[0]), None, "fewer rounds are another run");
         std::fs::write(store.path(&tasks[0].parameters()), b"{").unwrap();
-        assert_eq!(store.find(&tasks[0]), None);
+        assert_eq!(find(&tasks[0]), None);
         std::fs::write(directory.path().join("a/b/note"), b"mine").unwrap();
         std::fs::write(directory.path().join("a/b/.causeway-x.partial"), b"half").unwrap();
         store.clear();
@@ -225,6 +250,39 @@ mod tests {
         std::fs::remove_file(directory.path().join("a/b/note")).unwrap();
         store.clear();
         assert!(!directory.path().join("a/b").exists());
+    }
+
+    #[test]
+    fn a_run_that_was_changed_on_the_disk_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let store = Store::open(directory.path()).unwrap();
+        let task = &tasks(Effort::Quick)[0];
+        let found = |value| {
+            TaskResult::Rows(vec![Row {
+                series: "s".to_owned(),
+                x: 4.0,
+                value,
+            }])
+        };
+        store.keep(task, &found(2.5)).unwrap();
+        let path = store.path(&task.parameters());
+        let kept = std::fs::read_to_string(&path).unwrap();
+        let bits = |value: f64| value.to_bits().to_string();
+        let forged = kept.replace(&bits(2.5), &bits(2.25));
+        assert_ne!(forged, kept);
+        std::fs::write(&path, &forged).unwrap();
+        let failure = store.find(task).unwrap_err().to_string();
+        assert!(failure.contains("its checksum is wrong"), "{failure}");
+        assert!(failure.contains(path.to_str().unwrap()), "{failure}");
+        for at in 0..kept.len() {
+            let mut bytes = kept.clone().into_bytes();
+            bytes[at] ^= 1;
+            std::fs::write(&path, &bytes).unwrap();
+            let told = store.find(task);
+            assert!(!matches!(told, Ok(Some(_))), "byte {at}: {told:?}");
+        }
+        std::fs::write(&path, with_checksum(forged.lines().next().unwrap())).unwrap();
+        assert_eq!(store.find(task).unwrap(), Some(found(2.25)));
     }
 
     #[test]

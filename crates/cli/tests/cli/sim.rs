@@ -3,8 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use causeway_command::output::hex;
 use rustix::process::Signal;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::demo::check_report;
 use super::stand::{Run, send, until};
@@ -26,6 +28,12 @@ fn names(directory: &Path) -> Vec<String> {
     let mut names: Vec<String> = names.collect();
     names.sort();
     names
+}
+
+/// A stored run that was changed, with the checksum that belongs to it now.
+fn with_checksum(changed: &str) -> String {
+    let run = changed.lines().next().unwrap();
+    format!("{run}\n\"{}\"\n", hex(&Sha256::digest(run)))
 }
 
 /// The value of a row.
@@ -152,7 +160,12 @@ fn finished_runs_are_used_again_and_nothing_else_is() {
     assert!(text.contains("(C1,NI"), "{text}");
     assert_eq!(run(), first);
     assert_eq!(names(&kept), before);
-    std::fs::write(path(&before[3]), text.replace("(C1,NI", "(X1,NI")).unwrap();
+    let altered = text.replace("(C1,NI", "(X1,NI");
+    std::fs::write(path(&before[3]), &altered).unwrap();
+    let refused = sim(here, "figure 2.3 --json --results kept").fails(1);
+    assert!(refused.contains("its checksum is wrong"), "{refused}");
+    assert!(refused.contains(&before[3]), "{refused}");
+    std::fs::write(path(&before[3]), with_checksum(&altered)).unwrap();
     let altered = String::from_utf8(run()).unwrap();
     assert!(altered.contains("(x1,ni"), "{altered}");
 }
@@ -180,8 +193,10 @@ fn an_interrupted_paper_leaves_finished_runs_only() {
             continue;
         }
         assert!(name.ends_with(".json"), "{name}");
-        let text = std::fs::read(unfinished.join(&name)).unwrap();
-        serde_json::from_slice::<Value>(&text).unwrap();
+        let text = std::fs::read_to_string(unfinished.join(&name)).unwrap();
+        let (run, _) = text.split_once('\n').unwrap();
+        serde_json::from_str::<Value>(run).unwrap();
+        assert_eq!(text, with_checksum(run));
     }
 }
 
@@ -476,11 +491,8 @@ fn an_interrupted_run_is_continued_with_the_same_result() {
         .find(|name| name.ends_with(".json"))
         .unwrap();
     let text = std::fs::read_to_string(kept.join(&file)).unwrap();
-    std::fs::write(
-        kept.join(&file),
-        text.replace("qosvia/messages", "qosvia/other"),
-    )
-    .unwrap();
+    let altered = text.replace("qosvia/messages", "qosvia/other");
+    std::fs::write(kept.join(&file), with_checksum(&altered)).unwrap();
     let altered = String::from_utf8(sim(here, "run s.toml --json --results s.unfinished").ok());
     assert!(
         altered.unwrap().contains("qosvia/other"),
