@@ -44,7 +44,7 @@ static int call(int which, int n, int root) {
 /* Whether the rank has to notice by itself that another one has called with another length: it gets data from that one. */
 static int must_notice(int which, int n, int root, int odd) {
     /* Blocks of gathers and scatters that are moved by messages may be shorter than their memory. */
-    if ((which == 6 && n > 8192) || (which == 7 && n * size > 8000)) return 0;
+    if ((which == 6 && n > (size == 2 ? 4096 : 8192)) || (which == 7 && n * size > 8000)) return 0;
     if (which == 0 || which == 7) return rank == odd ? rank != root : odd == root;
     if (which == 2 || which == 6) return rank == root;
     if (which == 8 || which == 9) return rank == odd ? rank > 0 : rank > odd;
