@@ -443,7 +443,7 @@ impl Policy {
         }
         let lately = |at: &Instant| now.saturating_duration_since(*at) < self.constants.linger;
         self.moved = self.moved.filter(lately);
-        match (self.moved, self.contention.competitors()) {
+        match (self.moved, self.competitors()) {
             (None, _) => Decision::Park,
             (Some(_), Competitors::CpuBound) => Decision::Poll(self.polls_per_reading()),
             (Some(_), Competitors::None | Competitors::Waiting) => Decision::Yield,

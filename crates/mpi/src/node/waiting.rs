@@ -70,6 +70,9 @@ impl Process {
         if left != Left::NONE {
             self.leave_to_messages(communicator, operation, left)?;
         }
+        if operation.is_void() {
+            return Ok(());
+        }
         operation.finish().map_err(|error| error.on(communicator))
     }
 
