@@ -121,6 +121,8 @@ pub(crate) struct Policy {
     has_processor: bool,
     /// When the last long yield ended.
     long_yield: Option<Instant>,
+    /// When one ended that has run a CPU-bound thread, as the run queue showed.
+    cpu_bound_seen: Option<Instant>,
     clock: Clock,
     slice: Slice,
     contention: Contention,
@@ -191,6 +193,7 @@ impl Policy {
             limit,
             has_processor: false,
             long_yield: None,
+            cpu_bound_seen: None,
             clock: Clock {
                 countdown: 1,
                 interval: 1,
@@ -257,7 +260,7 @@ impl Policy {
     /// returns the processor milliseconds later, whatever has come meanwhile.
     #[inline]
     pub(crate) fn enter(&self) -> bool {
-        self.slice.is_over && self.is_undisturbed()
+        self.slice.is_over && !self.is_beside_cpu_bound()
     }
 
     /// How many times to poll before the clock is read for the first time: while messages come
@@ -321,7 +324,7 @@ impl Policy {
     #[inline]
     fn competitors(&self) -> Competitors {
         match self.contention.competitors() {
-            Competitors::None if !self.is_undisturbed() => Competitors::CpuBound,
+            Competitors::None if self.is_beside_cpu_bound() => Competitors::CpuBound,
             found => found,
         }
     }
@@ -405,10 +408,13 @@ impl Policy {
     /// Notes a yield. Returns whether it has run other threads.
     pub(crate) fn yielded(&mut self, of: Yielded) -> bool {
         let ran_others = self.contention.yielded(&self.constants, &of);
-        if self.contention.competitors() == Competitors::CpuBound
-            && of.took() >= self.constants.long_yield
-        {
+        if of.took() >= self.constants.long_yield {
             self.long_yield = Some(of.until);
+            let is_cpu_bound = self.contention.competitors() == Competitors::CpuBound;
+            // Otherwise many threads that wait may have run, as the clients of a server do.
+            if is_cpu_bound && self.contention.knows_run_queue() {
+                self.cpu_bound_seen = Some(of.until);
+            }
         }
         self.begin_slice(of.until);
         let length = match ran_others {
@@ -552,9 +558,17 @@ impl Policy {
     /// Whether no CPU-bound thread has run on this processor lately, as far as yields show. Beside one, a thread that keeps awake uses up
     /// its share of the processor, and then waits for milliseconds; one that sleeps preempts it.
     pub(crate) fn is_undisturbed(&self) -> bool {
+        !self.is_recent(self.long_yield)
+    }
+
+    /// Whether a CPU-bound thread has certainly run on this processor lately.
+    fn is_beside_cpu_bound(&self) -> bool {
+        self.is_recent(self.cpu_bound_seen)
+    }
+
+    fn is_recent(&self, at: Option<Instant>) -> bool {
         let since = |at| self.clock.last.saturating_duration_since(at);
-        self.long_yield
-            .is_none_or(|at| since(at) >= self.constants.memory_of_long)
+        at.is_some_and(|at| since(at) < self.constants.memory_of_long)
     }
 
     /// The limit beside other waiting threads: where they are very many, some rounds of all of

@@ -86,6 +86,11 @@ impl Contention {
         self.lone_ns
     }
 
+    /// Whether the run queue was counted lately.
+    pub(super) fn knows_run_queue(&self) -> bool {
+        self.run_queue.is_some()
+    }
+
     pub(super) fn wants_switches(&self) -> bool {
         self.lone_samples < LONE_SAMPLES && self.count_in == 0
     }

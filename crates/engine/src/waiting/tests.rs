@@ -299,12 +299,13 @@ fn a_process_with_a_processor_of_its_own_keeps_awake_as_long_as_among_others() {
         assert_eq!(waiter.after(long, has_begun), Decision::Park);
     }
     assert_eq!(waiter.policy.awake_limit_of_followers(), long);
-    // One long yield is an exception. After the next, it yields no more, and parks as any other, for some time.
+    // After a long yield it parks as any other, for some time; after one more, which has run a CPU-bound thread, it yields no more.
     waiter.yielded(C.long_yield);
-    assert!(waiter.policy.is_undisturbed());
-    waiter.yielded(C.long_yield);
-    assert_eq!(waiter.competitors(), Competitors::CpuBound);
     assert!(!waiter.policy.is_undisturbed());
+    assert_eq!(waiter.after(LIMIT - US, false), Decision::Yield);
+    assert_eq!(waiter.after(LIMIT, false), Decision::Park);
+    waiter.measured(C.long_yield, None, Some(2));
+    assert_eq!(waiter.competitors(), Competitors::CpuBound);
     for _ in 0..2 {
         let polls = Decision::Poll(POLLS_PER_CALL);
         assert_eq!(waiter.after(LIMIT - US, false), polls);
