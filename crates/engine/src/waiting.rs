@@ -121,7 +121,7 @@ pub(crate) struct Policy {
     has_processor: bool,
     /// When the last long yield ended.
     long_yield: Option<Instant>,
-    /// When one ended that has run a CPU-bound thread, as the run queue showed.
+    /// When one ended that has run a CPU-bound thread, as the run queue shows, or as is to be expected of a process that has a processor.
     cpu_bound_seen: Option<Instant>,
     clock: Clock,
     slice: Slice,
@@ -412,7 +412,7 @@ impl Policy {
             self.long_yield = Some(of.until);
             let is_cpu_bound = self.contention.competitors() == Competitors::CpuBound;
             // Otherwise many threads that wait may have run, as the clients of a server do.
-            if is_cpu_bound && self.contention.knows_run_queue() {
+            if is_cpu_bound && (self.has_processor || self.contention.knows_run_queue()) {
                 self.cpu_bound_seen = Some(of.until);
             }
         }
