@@ -561,7 +561,7 @@ impl Policy {
         !self.is_recent(self.long_yield)
     }
 
-    /// Whether a CPU-bound thread has certainly run on this processor lately.
+    /// Whether a yield to a CPU-bound thread has ended lately.
     fn is_beside_cpu_bound(&self) -> bool {
         self.is_recent(self.cpu_bound_seen)
     }

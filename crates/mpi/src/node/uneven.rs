@@ -20,9 +20,9 @@ use super::parts::{Parts, Places};
 use crate::buffer::OwnedBuffer;
 use crate::error::Result;
 
-/// The length of a block that its sender sends by a message.
+/// The length of a block that its sender sends by a message; the other one is that in a packet of several blocks.
 const BY_MESSAGE: u64 = u64::MAX;
-const BY_MESSAGE_TOO: u32 = u32::MAX;
+const BY_MESSAGE_IN_TABLE: u32 = u32::MAX;
 const WORD: usize = size_of::<u64>();
 
 /// Bytes of the lengths in a packet of several blocks.
@@ -273,7 +273,7 @@ impl Uneven {
                     len as u32
                 }
                 _ if rank == area.rank => 0,
-                _ => BY_MESSAGE_TOO,
+                _ => BY_MESSAGE_IN_TABLE,
             };
             both |= u64::from(length) << (rank % 2 * 32);
             if rank % 2 == 1 || rank + 1 == area.ranks {
@@ -352,12 +352,12 @@ impl Uneven {
             (both >> (of % 2 * 32)) as u32
         };
         let own = length(area.rank);
-        if own == BY_MESSAGE_TOO {
+        if own == BY_MESSAGE_IN_TABLE {
             return None;
         }
         let lengths = (0..area.rank)
             .map(length)
-            .filter(|len| *len != BY_MESSAGE_TOO);
+            .filter(|len| *len != BY_MESSAGE_IN_TABLE);
         let before = lengths.fold(0_u64, |sum, len| sum + u64::from(len));
         let at = table_len(area.ranks) as u64 + before;
         // A packet whose lengths are more than it has is refused as if the block were too long.
