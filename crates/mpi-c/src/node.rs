@@ -352,6 +352,21 @@ unsafe fn side(handles: &Handles<'_>, of: Uneven, many: u32, receives: bool) -> 
     }
 }
 
+/// Does an operation that `start` begins, if all processes do this kind in memory that all have.
+#[inline]
+fn run_newer(
+    called: &'static str,
+    comm: Handle,
+    start: impl Fn(&mut Process, &mut Handles<'_>) -> Result<Started>,
+) -> Result<bool> {
+    run(called, comm, |process, handles| {
+        match process.may_be_in_area(comm)? {
+            true => start(process, handles),
+            false => Ok(Started::ByMessages),
+        }
+    })
+}
+
 /// What a process has in an operation with a root.
 struct Rooted {
     is_root: bool,
@@ -365,10 +380,7 @@ fn run_rooted(
     (root, comm): (c_int, Handle),
     start: impl Fn(&mut Process, &Handles<'_>, Rooted) -> Result<Started>,
 ) -> Result<bool> {
-    run(called, comm, |process, handles| {
-        if !process.may_be_in_area(comm)? {
-            return Ok(Started::ByMessages);
-        }
+    run_newer(called, comm, |process, handles| {
         let communicator = process.communicator(comm)?;
         let of = Rooted {
             is_root: i64::from(root) == i64::from(communicator.rank()),
@@ -510,10 +522,7 @@ pub(crate) unsafe fn allgatherv(
         displacements: displs,
         datatype: recvtype,
     };
-    run(called, comm, |process, handles| {
-        if !process.may_be_in_area(comm)? {
-            return Ok(Started::ByMessages);
-        }
+    run_newer(called, comm, |process, handles| {
         let ranks = process.communicator(comm)?.size();
         let has_own = !is_in_place(sendbuf);
         // SAFETY: the caller keeps MPI's contract.
@@ -550,10 +559,7 @@ pub(crate) unsafe fn alltoallv(
         displacements: rdispls,
         datatype: recvtype,
     };
-    run(called, comm, |process, handles| {
-        if !process.may_be_in_area(comm)? {
-            return Ok(Started::ByMessages);
-        }
+    run_newer(called, comm, |process, handles| {
         let ranks = process.communicator(comm)?.size();
         // SAFETY: the caller keeps MPI's contract.
         let (from, into) = unsafe {
@@ -582,10 +588,7 @@ macro_rules! scans {
                 datatype,
                 op,
             };
-            run(called, comm, |process, handles| {
-                if !process.may_be_in_area(comm)? {
-                    return Ok(Started::ByMessages);
-                }
+            run_newer(called, comm, |process, handles| {
                 let start = |of: &Operands<'_>| process.scan_in_area(of, $kind, comm);
                 // SAFETY: the caller keeps MPI's contract.
                 unsafe { reduced(handles, of, start) }
