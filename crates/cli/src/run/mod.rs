@@ -36,6 +36,10 @@ use self::job::{Job, Shown};
 use self::job_rank::JobRank;
 use self::programs::{Program, Request};
 
+/// A signal less than this after the first one is no second request to end: `timeout` sends two at the same time, one to this process
+/// and one to its group.
+const REPEATED_AFTER: Duration = Duration::from_millis(500);
+
 /// How long processes may take to end after SIGTERM.
 const AFTER_TERM: Duration = Duration::from_secs(2);
 
@@ -45,6 +49,9 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 /// or in ../lib/causeway-mpi, they find it there unless LD_LIBRARY_PATH leads to another one. The exit code is 0 if all processes
 /// have ended with 0, or that of the first that has not (128 and the signal's number if it was killed). Programs may start
 /// others (MPI_Comm_spawn); their output is labelled [1.0] for rank 0 of the first that was started, and so on.
+///
+/// SIGINT (Ctrl-C), SIGTERM and SIGHUP go to all processes. A program may handle them, or be unable to (Python does not while it
+/// waits in MPI): if processes still run half a second later, a further one of these signals kills them.
 ///
 /// SIGQUIT (Ctrl-\) prints a hang report instead of ending the program: what each rank is in, with whom, for how long, what
 /// is queued, and who seems to wait for whom. Hang reports, timelines and traces need the library that comes with this command.
@@ -144,6 +151,7 @@ pub(crate) fn run(arguments: Arguments) -> Outcome {
         grace: arguments.grace,
         asked: EndRequest::Nothing,
         was_killed: false,
+        interrupted: None,
     };
     let of_whom = (expected, arguments.attach);
     let code = watch(&job, &events, &mut watcher, of_whom, ending);
@@ -227,6 +235,8 @@ struct Ending {
     asked: EndRequest,
     /// A process was killed by a signal.
     was_killed: bool,
+    /// When the processes were first sent a signal that ends those that do not handle it.
+    interrupted: Option<Instant>,
 }
 
 impl Ending {
@@ -279,6 +289,28 @@ impl Ending {
     fn absent(&mut self, absent: JobRank, waiting: JobRank) {
         let text = format!("{absent} has ended without MPI_Init, in which {waiting} waits for it");
         self.fail(1, self.grace, &text);
+    }
+
+    /// Passes on a signal to this command. Kills the processes if they have had one before that was to end them.
+    fn signalled(&mut self, running: &[Running], number: i32, now: Instant) {
+        let Some(signal) = Signal::from_named_raw(number) else {
+            return;
+        };
+        if !matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
+            signal_all(running, signal);
+            return;
+        }
+        let first = *self.interrupted.get_or_insert(now);
+        if now.saturating_duration_since(first) < REPEATED_AFTER {
+            signal_all(running, signal);
+            return;
+        }
+        let name = signal_hook::low_level::signal_name(number).unwrap_or("a signal");
+        let text = format!("{name} came again: the processes are killed");
+        let code = u8::try_from(128 + number).unwrap_or(1);
+        self.fail(code, Duration::ZERO, &text);
+        signal_all(running, Signal::KILL);
+        self.asked = EndRequest::Killed;
     }
 
     /// Ends processes whose time is up.
@@ -357,11 +389,7 @@ fn watch(
                 ending.fail(1, Duration::ZERO, &text);
             }
             Ok(Event::Signal(SIGQUIT)) => output::warn(&watcher.report(&all_of(&running))),
-            Ok(Event::Signal(signal)) => {
-                if let Some(signal) = Signal::from_named_raw(signal) {
-                    signal_all(&running, signal);
-                }
-            }
+            Ok(Event::Signal(signal)) => ending.signalled(&running, signal, Instant::now()),
             Err(RecvTimeoutError::Timeout) => match ending.asked {
                 EndRequest::At(then, _) if then <= Instant::now() => ending.end_overdue(&running),
                 // No event came in time: the calls of the processes are sampled.

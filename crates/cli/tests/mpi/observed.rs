@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use super::{built, compile, left_out};
 
@@ -76,6 +77,38 @@ fn a_process_that_has_not_called_mpi_init_is_reported_as_such() {
     let _ = errors.read_to_string(&mut said);
     let _ = child.wait();
     assert!(said.contains("rank 0 was killed by SIGTERM"), "{said}");
+}
+
+/// As Python does, whose handlers run once the call of MPI has returned.
+#[test]
+fn processes_that_ignore_a_signal_are_killed_by_the_next() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143)] {
+        let script = "trap '' INT TERM; echo started; while :; do sleep 0.1; done";
+        let mut child = launcher(&["-n", "2", "sh", "-c", script])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut output = child.stdout.take().expect("a pipe");
+        let mut started = [0; "started\nstarted\n".len()];
+        output.read_exact(&mut started).expect("both start");
+        let launcher = launched(child.id());
+        let tell = || {
+            let told = Command::new("kill").args([signal, &launcher]).status();
+            assert!(told.expect("kill runs").success(), "{signal}");
+        };
+        // Two at once are what `timeout` sends.
+        tell();
+        tell();
+        std::thread::sleep(Duration::from_secs(1));
+        assert_eq!(child.try_wait().expect("its state"), None, "{signal}");
+        tell();
+        let mut said = String::new();
+        let mut errors = child.stderr.take().expect("a pipe");
+        errors.read_to_string(&mut said).expect("its errors");
+        assert_eq!(child.wait().expect("its end").code(), Some(code), "{said}");
+        assert!(said.contains("came again"), "{said}");
+    }
 }
 
 #[test]
