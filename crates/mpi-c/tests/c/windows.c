@@ -458,6 +458,32 @@ static void seen(void) {
     free(own);
 }
 
+/* Of two processes that each change one word, flush, and then get the other's, at least one gets the change. */
+static void crossing(int kind) {
+    enum { APART = 16, ROUNDS = 3000 };
+    int64_t *base, got, old, other;
+    MPI_Win win;
+    if (size < 2) return;
+    OK(make(kind, 2 * APART * sizeof *base, sizeof *base, &base, &win));
+    for (int i = 0; i < 2 * APART; i++) base[i] = 0;
+    OK(MPI_Barrier(MPI_COMM_WORLD));
+    OK(MPI_Win_lock_all(0, win));
+    for (int64_t i = 1; i <= ROUNDS && rank < 2; i++) {
+        OK(MPI_Sendrecv(&i, 1, MPI_INT64_T, !rank, 0, &other, 1, MPI_INT64_T, !rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        if (i % 3 == 0) OK(MPI_Put(&i, 1, MPI_INT64_T, 0, rank * APART, 1, MPI_INT64_T, win));
+        else if (i % 3 == 1) OK(MPI_Accumulate(&i, 1, MPI_INT64_T, 0, rank * APART, 1, MPI_INT64_T, MPI_REPLACE, win));
+        else OK(MPI_Fetch_and_op(&i, &old, MPI_INT64_T, 0, rank * APART, MPI_REPLACE, win));
+        OK(MPI_Win_flush(0, win));
+        OK(MPI_Get(&got, 1, MPI_INT64_T, 0, !rank * APART, 1, MPI_INT64_T, win));
+        OK(MPI_Win_flush(0, win));
+        OK(MPI_Sendrecv(&got, 1, MPI_INT64_T, !rank, 1, &other, 1, MPI_INT64_T, !rank, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        CHECK(got == i || other == i);
+        CHECK(got >= i - 1 && other >= i - 1);
+    }
+    OK(MPI_Win_unlock_all(win));
+    drop(kind, base, &win);
+}
+
 /* Memory without bytes has the address that the program gave. */
 static void empty(void) {
     MPI_Win win;
@@ -535,6 +561,7 @@ int main(int argc, char **argv) {
         pairs(base, win);
         drop(kind, base, &win);
         large(kind);
+        crossing(kind);
     }
     if (can_share) shared();
     empty();

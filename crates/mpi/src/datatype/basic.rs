@@ -105,6 +105,7 @@ macro_rules! basics {
             }
 
             /// Its components.
+            #[inline]
             pub const fn form(self) -> Form {
                 match self {
                     $(Self::$variant => basics!(@form $form($($of),+)),)*

@@ -255,11 +255,10 @@ impl Process {
     /// Starts an access to a window. Returns its number if it has a request, and is not done already.
     #[inline]
     pub fn access(&mut self, handle: usize, access: &Access<'_>) -> Result<Option<u64>> {
-        let window = self.window_mut(handle)?;
+        let window = self.window(handle)?;
         if access.rank == abi::PROC_NULL {
             return Ok(None);
         }
-        window.has_changed |= access.action != Action::Get;
         let rank = window.check_rank(access.rank)?;
         window.epoch.check_access(rank, access.is_request)?;
         access.check()?;
@@ -267,6 +266,13 @@ impl Process {
         if range.is_empty() {
             return Ok(None);
         }
+        match &access.action {
+            Action::Put => {}
+            Action::Get => self.windows.order_loads(),
+            _ => self.windows.order_held_loads(),
+        }
+        self.windows.has_changed |= access.action != Action::Get;
+        let window = self.window(handle)?;
         let Some(reached) = window.reach(rank, &range)? else {
             return self.access_by_notice(handle, rank, access);
         };

@@ -93,7 +93,7 @@ impl Area {
         self.memory.slice(start..start + size as usize)
     }
 
-    #[inline]
+    #[inline(always)]
     fn word(&self, rank: u32, offset: usize) -> &AtomicU64 {
         let at = rank as usize * self.control + offset;
         self.memory.word(at).expect(
@@ -102,7 +102,7 @@ impl Area {
     }
 
     /// The stripe of the block that a byte of the area lies in, and where the block ends.
-    #[inline]
+    #[inline(always)]
     pub(super) fn stripe(&self, rank: u32, at: usize) -> (Stripe<'_>, usize) {
         let block = at >> BLOCK_BITS;
         let word = self.word(rank, LINE * (1 + block % STRIPES));

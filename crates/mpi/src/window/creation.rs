@@ -173,7 +173,6 @@ impl Process {
             error_handler: abi::ERRORS_ARE_FATAL,
             info: begun.offered.info.clone(),
             flushes: 0,
-            has_changed: false,
         };
         let number = window.number;
         begun.window = self.windows.table.insert(window)?;

@@ -1,6 +1,6 @@
 //! Fences, post and start, flushes: when accesses may begin, and when they are done (MPI 5.0 §12.5).
 
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::AcqRel;
 use std::sync::atomic::fence;
 
 use causeway_wire::window::Notice;
@@ -26,15 +26,16 @@ impl Window {
 }
 
 impl Window {
-    /// Orders accesses to memory that is reached directly with all later ones. Returns whether progress is to be made: a process that waits
-    /// for others by looking at memory again and again does its part for them, too.
+    /// Orders accesses to memory that is reached directly with all later ones, but for changes with later loads: the next access that loads does
+    /// that ([`Windows::order_loads`](super::state::Windows)), so that a flush behind a short put takes no full fence. Returns whether progress is to be
+    /// made: a process that waits for others by looking at memory again and again does its part for them, too.
     #[inline]
     fn order(&mut self) -> bool {
-        // Loads are in order as they are; programs that also store into a shared window may rely on more.
-        if std::mem::take(&mut self.has_changed) || self.flavor == Flavor::Shared {
+        // Programs load from and store into a shared window without any call, and may rely on more.
+        if self.flavor == Flavor::Shared {
             causeway_sys::membarrier::full();
         } else {
-            fence(Acquire);
+            fence(AcqRel);
         }
         self.flushes = self.flushes.wrapping_add(1);
         self.flushes.is_multiple_of(FLUSHES)

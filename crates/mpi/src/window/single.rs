@@ -59,8 +59,8 @@ impl Process {
         operand: u64,
         change: Change,
     ) -> Option<u64> {
-        let window = self.windows.table.find_mut(handle)?;
-        window.has_changed = true;
+        self.windows.order_held_loads();
+        let window = self.windows.table.find(handle)?;
         let (area, rank, at) = reached(window, (rank, displacement), 8)?;
         // At a multiple of 8 it lies in one block.
         let word = area.memory().word(at)?;
@@ -71,26 +71,26 @@ impl Process {
         let old = word.load(Relaxed);
         word.store(change.of(old, operand), Relaxed);
         stripe.release();
+        self.windows.has_changed = true;
         Some(old)
     }
 
     /// Puts bytes into a rank's memory. As with an integer, nothing is done where it cannot be done here: `false`.
     #[inline(always)]
     pub fn put_bytes(&mut self, handle: usize, to: (i32, i64), from: Source<'_>) -> bool {
-        let Some(window) = self.windows.table.find_mut(handle) else {
-            return false;
-        };
-        window.has_changed = true;
-        let Some((area, _, at)) = reached(window, to, from.len()) else {
+        let window = self.windows.table.find(handle);
+        let Some((area, _, at)) = window.and_then(|window| reached(window, to, from.len())) else {
             return false;
         };
         copy_one(&mut Target::from(area.memory()), at, from, 0, from.len());
+        self.windows.has_changed = true;
         true
     }
 
     /// Gets bytes of a rank's memory, likewise.
     #[inline(always)]
-    pub fn get_bytes(&self, handle: usize, of: (i32, i64), into: &mut Target<'_>) -> bool {
+    pub fn get_bytes(&mut self, handle: usize, of: (i32, i64), into: &mut Target<'_>) -> bool {
+        self.windows.order_loads();
         let (window, len) = (self.windows.table.find(handle), into.len());
         let Some((area, _, at)) = window.and_then(|window| reached(window, of, len)) else {
             return false;

@@ -89,8 +89,6 @@ pub struct Window {
     pub(super) info: Info,
     /// Flushes that have not looked for messages since.
     pub(super) flushes: u32,
-    /// This process may have changed memory that it reaches directly since the last flush.
-    pub(super) has_changed: bool,
 }
 
 /// Where the memory is.
@@ -129,6 +127,8 @@ pub(crate) struct Windows {
     pub(super) last_operation: u64,
     /// The last change of elements that this process reaches.
     pub(super) latest: Option<Update>,
+    /// This process may have changed memory that it reaches directly, and no full fence is behind that.
+    pub(super) has_changed: bool,
     /// Where notices complete, and how many have not.
     pub(super) queue: Queue,
     pub(super) sending: usize,
@@ -150,8 +150,26 @@ impl Windows {
             operations: HashMap::new(),
             last_operation: 0,
             latest: None,
+            has_changed: false,
             queue,
             sending: 0,
+        }
+    }
+
+    /// Has what this process has changed be seen by all others before it loads anything else from memory that it reaches directly. Otherwise two
+    /// processes that each change one word, flush, and then get the other one's could both miss the change.
+    #[inline(always)]
+    pub(super) fn order_loads(&mut self) {
+        if std::mem::take(&mut self.has_changed) {
+            causeway_sys::membarrier::full();
+        }
+    }
+
+    /// The same before a stripe is held, which on x86-64 is a full fence itself.
+    #[inline(always)]
+    pub(super) fn order_held_loads(&mut self) {
+        if cfg!(not(target_arch = "x86_64")) {
+            self.order_loads();
         }
     }
 
