@@ -25,6 +25,9 @@ pub const STALL: &str = "CAUSEWAY_STALL";
 /// in it.
 pub const FAIL_SYNCS: &str = "CAUSEWAY_FAIL_SYNCS";
 
+/// Environment variable of a server with the number that it takes for the identity of its host's boot: for simulated loss of power.
+pub const BOOT: &str = "CAUSEWAY_BOOT";
+
 /// A safeguard that a server or client leaves out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -88,12 +91,16 @@ static ON: LazyLock<AtomicU8> = LazyLock::new(|| {
     AtomicU8::new(found.map_or(0, |one| one as u8))
 });
 
-static BOOT: Mutex<Option<u128>> = Mutex::new(None);
+/// The boot identity that a test has set.
+static PRETENDED_BOOT: LazyLock<Mutex<Option<u128>>> = LazyLock::new(|| {
+    let named = std::env::var(BOOT).ok();
+    Mutex::new(named.and_then(|number| number.parse().ok()))
+});
 
 /// Makes the host count as rebooted if `boot` is another number: for simulated loss of power.
 #[cfg(feature = "sabotage")]
 pub fn pretend_boot(boot: Option<u128>) {
-    *lock(&BOOT) = boot;
+    *lock(&PRETENDED_BOOT) = boot;
 }
 
 static FROZEN: AtomicBool = AtomicBool::new(false);
@@ -162,7 +169,7 @@ pub(crate) fn fail_every_sync() -> io::Result<()> {
 
 /// The boot identity of the host that a test has set.
 pub(crate) fn pretended_boot() -> Option<u128> {
-    IS_COMPILED.then(|| *lock(&BOOT)).flatten()
+    IS_COMPILED.then(|| *lock(&PRETENDED_BOOT)).flatten()
 }
 
 /// Whether this process leaves `what` out.

@@ -13,6 +13,7 @@ mod full;
 mod helper;
 mod holes;
 mod locks;
+mod losses;
 mod programs;
 mod special;
 mod suites;

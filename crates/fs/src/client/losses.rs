@@ -59,11 +59,13 @@ impl Client {
         ))
     }
 
-    /// Reports once that a sync has failed, as the server itself has reported.
+    /// Reports once that a sync has failed, as the server itself has reported. Requests the same verifiers as [`Client::check_losses`]: a reboot that only the
+    /// next fsync noticed would be taken for one after the file was written again.
     pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
         let losses = self.verifiers.losses();
+        let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
         // If a server does not reply now, a later fsync reports the failure.
-        if self.refresh_verifiers(servers).is_ok() && self.verifiers.losses() != losses {
+        if self.refresh_verifiers(&asked).is_ok() && self.verifiers.losses() != losses {
             (file.unsynced_since, file.written) = (None, None);
         }
     }

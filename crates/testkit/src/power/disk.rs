@@ -436,6 +436,15 @@ impl Disk {
         ];
         let data = SEVERITIES[random.below(SEVERITIES.len())];
         let names = SEVERITIES[random.below(SEVERITIES.len())];
+        self.left(random, data, names)
+    }
+
+    /// The state that is left when the power fails now and nothing was written back that no sync has requested.
+    pub fn crash_before_write_back(&self) -> Self {
+        self.left(&mut Random::new(0), Severity::All, Severity::All)
+    }
+
+    fn left(&self, random: &mut Random, data: Severity, names: Severity) -> Self {
         let mut choice = Choice {
             random,
             severity: names,

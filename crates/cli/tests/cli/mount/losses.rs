@@ -1,0 +1,197 @@
+//! What fsync on a mount reports of files that were written, closed, and opened again after their servers had lost power or were killed.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+
+use causeway_fs::config::{Configuration, Durability};
+use causeway_fs::sabotage;
+use causeway_testkit::power::{self, Disk};
+use rustix::io::Errno;
+use rustix::process::{getgid, getuid};
+
+use super::can_mount;
+use crate::nodes::Server;
+use crate::stand::{Run, write_as};
+
+/// Bytes of the servers' disk.
+const CAPACITY: u64 = 1 << 30;
+/// A file of this size lies with the metadata.
+const SMALL: usize = 7;
+/// A file of this size lies on all I/O servers.
+const LARGE: usize = 300_000;
+
+/// Servers of a synced file system on a disk that records syncs, and a mount.
+struct Cluster {
+    mounted: super::Mounted,
+    configuration: Configuration,
+    directory: tempfile::TempDir,
+    servers: Vec<Server>,
+    disk: Option<power::Mounted>,
+    boot: u32,
+}
+
+impl Cluster {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut configuration =
+            Configuration::one_machine("losses", 0x1055, directory.path(), 2, Durability::Synced);
+        configuration.distribution.strip_size = 16 << 10;
+        let config = directory.path().join("causeway.toml");
+        write_as(&config, &configuration.to_toml(), 0o644, None);
+        let owner = (getuid().as_raw(), getgid().as_raw());
+        let disk = power::Mounted::new(Disk::new(CAPACITY, owner)).unwrap();
+        let servers = serve(&directory, &mut configuration, &disk, 1, &["--format"]);
+        let mounted = mount(&directory, &config);
+        Self {
+            mounted,
+            configuration,
+            directory,
+            servers,
+            disk: Some(disk),
+            boot: 1,
+        }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.mounted.at(name)
+    }
+
+    /// Kills the servers and starts them again.
+    fn kill(&mut self) {
+        self.servers.clear();
+        let disk = self.disk.as_ref().unwrap();
+        self.servers = serve(
+            &self.directory,
+            &mut self.configuration,
+            disk,
+            self.boot,
+            &[],
+        );
+    }
+
+    /// Kills the servers, and starts them again after a boot of their host on what they have synced.
+    fn lose_power(&mut self) {
+        self.servers.clear();
+        let left = self.disk.take().unwrap().disk().crash_before_write_back();
+        self.disk = Some(power::Mounted::new(left).unwrap());
+        self.boot += 1;
+        self.kill();
+    }
+}
+
+fn mount(directory: &tempfile::TempDir, config: &std::path::Path) -> super::Mounted {
+    let point = tempfile::tempdir().unwrap();
+    let path = point.path().to_str().unwrap();
+    Run::new(directory.path(), &["fs", "mount", path])
+        .config(config)
+        .ok();
+    super::Mounted {
+        directory: point,
+        unmounted: false,
+    }
+}
+
+/// Starts all servers; they are killed when the values are dropped.
+fn serve(
+    directory: &tempfile::TempDir,
+    configuration: &mut Configuration,
+    disk: &power::Mounted,
+    boot: u32,
+    more: &[&str],
+) -> Vec<Server> {
+    for server in &mut configuration.servers {
+        server.directory = disk.path().join(&server.name);
+    }
+    let config = directory.path().join("servers.toml");
+    write_as(&config, &configuration.to_toml(), 0o644, None);
+    let start = |name: &str| {
+        let arguments = [&["fs", "serve", "--server", name], more].concat();
+        let run = Run::new(directory.path(), &arguments)
+            .config(&config)
+            .variable(sabotage::BOOT, &boot.to_string());
+        let server = Server::start(name, &run);
+        let line = server.out.next();
+        assert!(line.contains("ready"), "{line}{}", server.err.rest());
+        server
+    };
+    let names = configuration.servers.iter();
+    names.map(|server| start(&server.name)).collect()
+}
+
+fn is_lost(outcome: std::io::Result<()>) -> bool {
+    match outcome {
+        Ok(()) => false,
+        Err(error) => {
+            assert_eq!(Errno::from_io_error(&error), Some(Errno::IO), "{error}");
+            true
+        }
+    }
+}
+
+fn content(len: usize) -> Vec<u8> {
+    vec![7; len]
+}
+
+#[test]
+fn fsync_of_a_file_that_was_closed_before_a_loss_of_power_fails() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    // The small one last: each sync of metadata also makes those durable that were changed before.
+    for (name, len) in [("untouched", LARGE), ("large", LARGE), ("small", SMALL)] {
+        let mut file = File::create(cluster.at(name)).unwrap();
+        file.sync_all().unwrap();
+        file.write_all(&content(len)).unwrap();
+        if name == "untouched" {
+            file.sync_all().unwrap();
+        }
+    }
+    cluster.lose_power();
+    for (name, len) in [("small", SMALL), ("large", LARGE)] {
+        let path = cluster.at(name);
+        // The bytes are lost indeed.
+        assert!(std::fs::read(&path).map_or(true, |found| found != content(len)));
+        let file = File::options().write(true).open(&path).unwrap();
+        assert!(is_lost(file.sync_all()), "{name}");
+        drop(file);
+        // A datafile that is absent now is not filled up with zeros by a write.
+        let mut again = File::create(&path).unwrap();
+        again.write_all(&content(len)).unwrap();
+        again.sync_all().unwrap();
+    }
+    let untouched = File::open(cluster.at("untouched")).unwrap();
+    untouched.sync_all().unwrap();
+    drop(untouched);
+    cluster.lose_power();
+    for (name, len) in [("small", SMALL), ("large", LARGE), ("untouched", LARGE)] {
+        assert!(
+            std::fs::read(cluster.at(name)).unwrap() == content(len),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn fsync_of_a_file_that_was_closed_before_its_servers_were_killed_makes_it_durable() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let files = [("small", SMALL), ("large", LARGE)];
+    for (name, len) in files {
+        std::fs::write(cluster.at(name), content(len)).unwrap();
+    }
+    cluster.kill();
+    for (name, _) in files {
+        File::open(cluster.at(name)).unwrap().sync_all().unwrap();
+    }
+    cluster.lose_power();
+    for (name, len) in files {
+        assert!(
+            std::fs::read(cluster.at(name)).unwrap() == content(len),
+            "{name}"
+        );
+    }
+}
