@@ -54,7 +54,7 @@ impl Client {
         Err(CallError::local(
             Errno::EIO,
             format!(
-                "{what}, after the file was written and before it was synced: write it again, then sync it"
+                "{what}, after the file was written and before it was synced: truncate it and write it again, then sync it"
             ),
         ))
     }
