@@ -156,7 +156,7 @@ impl Windows {
         }
     }
 
-    /// Has what this process has changed be seen by all others before it loads anything else from memory that it reaches directly. Otherwise two
+    /// Makes what this process has changed visible to all others before it loads anything else from memory that it reaches directly. Otherwise two
     /// processes that each change one word, flush, and then get the other one's could both miss the change.
     #[inline(always)]
     pub(super) fn order_loads(&mut self) {
