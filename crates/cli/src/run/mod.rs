@@ -39,6 +39,8 @@ use self::programs::{Program, Request};
 /// A signal less than this after the first one is no second request to end: `timeout` sends two at the same time, one to this process
 /// and one to its group.
 const REPEATED_AFTER: Duration = Duration::from_millis(500);
+/// Neither is one so long after it: programs may handle these signals, again and again.
+const REPEATED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long processes may take to end after SIGTERM.
 const AFTER_TERM: Duration = Duration::from_secs(2);
@@ -51,7 +53,7 @@ const AFTER_TERM: Duration = Duration::from_secs(2);
 /// others (MPI_Comm_spawn); their output is labelled [1.0] for rank 0 of the first that was started, and so on.
 ///
 /// SIGINT (Ctrl-C), SIGTERM and SIGHUP go to all processes. A program may handle them, or be unable to (Python does not while it
-/// waits in MPI): if processes still run half a second later, a further one of these signals kills them.
+/// waits in MPI): if processes still run, a further one of these signals, half a second to ten seconds later, kills them.
 ///
 /// SIGQUIT (Ctrl-\) prints a hang report instead of ending the program: what each rank is in, with whom, for how long, what
 /// is queued, and who seems to wait for whom. Hang reports, timelines and traces need the library that comes with this command.
@@ -235,7 +237,7 @@ struct Ending {
     asked: EndRequest,
     /// A process was killed by a signal.
     was_killed: bool,
-    /// When the processes were first sent a signal that ends those that do not handle it.
+    /// When the processes were last sent a signal that ends those that do not handle it, and that was not repeated.
     interrupted: Option<Instant>,
 }
 
@@ -291,7 +293,7 @@ impl Ending {
         self.fail(1, self.grace, &text);
     }
 
-    /// Passes on a signal to this command. Kills the processes if they have had one before that was to end them.
+    /// Passes on a signal to this command. Kills the processes if they have had one shortly before that was to end them.
     fn signalled(&mut self, running: &[Running], number: i32, now: Instant) {
         let Some(signal) = Signal::from_named_raw(number) else {
             return;
@@ -300,8 +302,14 @@ impl Ending {
             signal_all(running, signal);
             return;
         }
-        let first = *self.interrupted.get_or_insert(now);
-        if now.saturating_duration_since(first) < REPEATED_AFTER {
+        let since = self
+            .interrupted
+            .map(|first| now.saturating_duration_since(first))
+            .filter(|since| *since <= REPEATED_WITHIN);
+        if since.is_none() {
+            self.interrupted = Some(now);
+        }
+        if since.is_none_or(|since| since < REPEATED_AFTER) {
             signal_all(running, signal);
             return;
         }

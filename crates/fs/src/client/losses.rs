@@ -41,8 +41,7 @@ impl Client {
         let Some(losses) = file.unsynced_since else {
             return Ok(());
         };
-        let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
-        self.refresh_verifiers(&asked)?;
+        self.refresh_verifiers(servers)?;
         if losses == self.verifiers.losses() {
             return Ok(());
         }
@@ -59,20 +58,20 @@ impl Client {
         ))
     }
 
-    /// Reports once that a sync has failed, as the server itself has reported. Requests the same verifiers as [`Client::check_losses`]: a reboot that only the
-    /// next fsync noticed would be taken for one after the file was written again.
+    /// Reports once that a sync has failed, as the server itself has reported. A reboot of the metadata server is noticed here, too: if only the next
+    /// fsync noticed it, it would be taken for one after the file was written again.
     pub(super) fn report_loss(&mut self, file: &mut File, servers: &[usize]) {
         let losses = self.verifiers.losses();
-        let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
         // If a server does not reply now, a later fsync reports the failure.
-        if self.refresh_verifiers(&asked).is_ok() && self.verifiers.losses() != losses {
+        if self.refresh_verifiers(servers).is_ok() && self.verifiers.losses() != losses {
             (file.unsynced_since, file.written) = (None, None);
         }
     }
 
-    /// Requests the servers' verifiers.
+    /// Requests the verifiers of these servers and of the metadata server.
     fn refresh_verifiers(&mut self, servers: &[usize]) -> Result<(), CallError> {
-        for (server, greeting) in servers.iter().zip(self.rpc.greet(servers)) {
+        let asked: Vec<usize> = servers.iter().copied().chain([self.metadata]).collect();
+        for (server, greeting) in asked.iter().zip(self.rpc.greet(&asked)) {
             let greeting = greeting?;
             self.verifiers
                 .observe(*server, verifier_of(&Known::of(&greeting)));
