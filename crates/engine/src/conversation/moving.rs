@@ -283,6 +283,12 @@ impl Conversation {
             State::Pushing { .. } if entry.withdrawn => {
                 return self.finish(shared, op, Err(OpError::Withdrawn));
             }
+            // A receiver ends its export before its message by cancelling, and its notice of that
+            // may come later. It is told nevertheless: one that waits has another reason.
+            State::Pushing { receive, .. } if error == TransferError::Protection => {
+                self.queue_control(shared, refusal(*receive, Refusal::Failed));
+                return self.finish(shared, op, Err(OpError::Withdrawn));
+            }
             State::Pulling(incoming) | State::Matched(incoming) => Some(incoming.announcement.send),
             State::Pushing { receive, .. } => Some(*receive),
             State::ToPush(clearance) => Some(clearance.receive),
