@@ -149,9 +149,6 @@ impl Caches {
         reply: impl FnOnce(&EntryTimes),
     ) {
         let is_new = target.is_none_or(|(object, _)| self.inodes.give(object));
-        if self.kernel.get().is_none() {
-            return reply(&EntryTimes::default());
-        }
         let entry = PassedEntry {
             directory,
             name,
@@ -160,7 +157,27 @@ impl Caches {
             is_made: is_changed,
             is_private: self.is_private,
         };
-        self.leases.pass_on_entry(&entry, |times| reply(&times));
+        self.pass_on(&[entry], |times| {
+            reply(&times.first().copied().unwrap_or_default());
+        });
+    }
+
+    /// Passes names on, each with the times for which the kernel may cache it. Without a lease, that waits while the kernel may still give a name the time of a former one.
+    fn pass_on(&self, entries: &[PassedEntry<'_>], pass: impl FnOnce(&[EntryTimes])) {
+        let mut pass = Some(pass);
+        let mut pass = |times: &[EntryTimes]| {
+            if let Some(pass) = pass.take() {
+                pass(times);
+            }
+        };
+        if self.kernel.get().is_none() {
+            return pass(&vec![EntryTimes::default(); entries.len()]);
+        }
+        while let Err(until) = self.leases.pass_on_entries(entries, &mut pass) {
+            if self.ended.wait_until(until) {
+                return pass(&vec![EntryTimes::default(); entries.len()]);
+            }
+        }
     }
 
     /// Replies to the kernel that the first name of each pair is the second one now. It goes by the new name for as long as it would have by the former one: if

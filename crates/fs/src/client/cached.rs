@@ -68,4 +68,7 @@ pub(super) struct PassedName {
     pub(super) until: Instant,
     /// The receiver may still use it after it has processed the last reply about it.
     pub(super) has_time: bool,
+    /// Until when the receiver may process a reply that gave it some time, although it was told meanwhile to forget the name; only if it might set that time
+    /// for another name then.
+    pub(super) late_until: Option<Instant>,
 }

@@ -73,6 +73,8 @@ struct State {
     /// When the names expire that were passed on.
     passed_names: HashMap<ObjectId, HashMap<Vec<u8>, PassedName>>,
     passed_name_count: usize,
+    /// Objects for whose names the receiver may set the time of a name that was recalled, and until when.
+    late: HashMap<ObjectId, Instant>,
     contention: Contention,
     /// Identities under which the program held leases before, and what it had passed on under them.
     retired: Vec<RetiredHolder>,
@@ -115,6 +117,7 @@ impl LeaseCache {
                 unsettled: HashMap::new(),
                 passed_names: HashMap::new(),
                 passed_name_count: 0,
+                late: HashMap::new(),
                 contention: Contention::default(),
                 retired: Vec::new(),
                 is_stopping: false,

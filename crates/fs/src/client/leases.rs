@@ -17,7 +17,7 @@ use super::numbers::random_number;
 use crate::locks::lock;
 use crate::threads::JoinOnDrop;
 
-/// A function that is called with what was passed on ([`Leases::pass_on`], [`Leases::pass_on_entry`]) when
+/// A function that is called with what was passed on ([`Leases::pass_on`], [`Leases::pass_on_entries`]) when
 /// the leases on it end.
 pub(super) type Recalled = Arc<dyn Fn(&[Passed]) + Send + Sync>;
 
@@ -102,24 +102,31 @@ impl Leases {
         passed
     }
 
-    /// As [`Leases::pass_on`], with a name and what it refers to.
-    pub fn pass_on_entry<T>(
+    /// As [`Leases::pass_on`], with names and what they refer to. If there is no lease on one of the names, and the kernel may still give it the time of a former name of its object, fails with the
+    /// end of that, as for [renamed names](Self::pass_on_renamed).
+    pub fn pass_on_entries<T>(
         &self,
-        entry: &PassedEntry<'_>,
-        pass: impl FnOnce(EntryTimes) -> T,
-    ) -> T {
+        entries: &[PassedEntry<'_>],
+        pass: impl FnOnce(&[EntryTimes]) -> T,
+    ) -> Result<T, Instant> {
         let begun = Instant::now();
-        let mut given = EntryTimes::default();
-        let passed = self.cache.pass_on_entry(entry, begun, |times| {
-            given = times;
+        let mut given = Vec::new();
+        let passed = self.cache.pass_on_entries(entries, begun, |times| {
+            given = times.to_vec();
             pass(times)
-        });
+        })?;
         let gone = begun.elapsed();
-        let is_late = is_late(given.name, gone) || is_late(given.attributes, gone);
-        if is_late {
-            (self.recalled)(&self.cache.take_back(entry, Instant::now()));
+        let is_late =
+            |times: &EntryTimes| is_late(times.name, gone) || is_late(times.attributes, gone);
+        let late = entries.iter().zip(&given);
+        let late = late.filter(|(_, times)| is_late(times));
+        let mut late = late.map(|(entry, _)| entry).peekable();
+        if late.peek().is_some() {
+            let now = Instant::now();
+            let outdated = late.flat_map(|entry| self.cache.take_back(entry, now));
+            (self.recalled)(&outdated.collect::<Vec<_>>());
         }
-        passed
+        Ok(passed)
     }
 
     /// Passes on that the first name of each pair, which was passed on, was renamed to the second. If there is no lease on a new name that lasts as long as

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use causeway_wire::fs::{Leased, ObjectId, Place};
+use causeway_wire::fs::{Kind, Leased, ObjectId, Place};
 
 use super::{EndPlace, LeaseCache, MAX_CACHED, State};
 use crate::client::cached::{CacheStamp, PassedName};
@@ -23,7 +23,7 @@ pub struct PassedEntry<'a> {
     /// What the name refers to, and whether its attributes were cached when they were read; `None` if the name does not
     /// exist.
     pub target: Option<(ObjectId, Option<CacheStamp>)>,
-    /// The receiver holds the directory's lock until it has processed what is passed on: so it can be told to forget that, under the same lock.
+    /// The receiver holds the directory's lock until it has processed what is passed on: so attributes of an object that it does not know can be forgotten under the same lock.
     pub is_locked: bool,
     /// The receiver holds this lock because it is making the name.
     pub is_made: bool,
@@ -81,34 +81,41 @@ impl LeaseCache {
         pass(good.unwrap_or_default())
     }
 
-    /// As [`LeaseCache::pass_on`], with a name and what it refers to. The receiver may use the name for some time only if the name is cached, and its
-    /// directory is not changed by both this program and others.
-    pub(in crate::client) fn pass_on_entry<T>(
+    /// As [`LeaseCache::pass_on`], with names and what they refer to. The receiver may use a name for some time only if the name is cached, and its
+    /// directory is not changed by both this program and others. Fails, with the moment from which on it does not, if the receiver may still set the time of an earlier name of an object
+    /// for one of these names, on which there is no lease.
+    pub(in crate::client) fn pass_on_entries<T>(
         &self,
-        entry: &PassedEntry<'_>,
+        entries: &[PassedEntry<'_>],
         now: Instant,
-        pass: impl FnOnce(EntryTimes) -> T,
-    ) -> T {
+        pass: impl FnOnce(&[EntryTimes]) -> T,
+    ) -> Result<T, Instant> {
         let _passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
-        let attributes = entry.target.and_then(|(object, seen)| {
-            let place = self.place(&Leased::Attributes(object));
-            let mut state = lock(&self.state);
-            let is_behind = entry.is_locked && !state.contention.is_contended(entry.directory, now);
-            let behind = is_behind.then_some(entry.directory);
-            state.good_behind(object, seen?, place, behind, now)
-        });
-        let name = {
-            let mut state = lock(&self.state);
+        let mut state = lock(&self.state);
+        let mut times = Vec::with_capacity(entries.len());
+        for entry in entries {
+            let attributes = entry.target.and_then(|(object, seen)| {
+                let place = self.place(&Leased::Attributes(object));
+                let is_behind =
+                    entry.is_locked && !state.contention.is_contended(entry.directory, now);
+                let behind = is_behind.then_some(entry.directory);
+                state.good_behind(object, seen?, place, behind, now)
+            });
             let name = state.good_name(entry, now);
             if name.is_none() {
                 state.note_target(entry);
+                let late = entry.target.and_then(|(object, _)| state.late.get(&object));
+                if let Some(&until) = late.filter(|until| **until > now) {
+                    return Err(until);
+                }
             }
-            name
-        };
-        pass(EntryTimes {
-            name: name.unwrap_or_default(),
-            attributes: attributes.unwrap_or_default(),
-        })
+            times.push(EntryTimes {
+                name: name.unwrap_or_default(),
+                attributes: attributes.unwrap_or_default(),
+            });
+        }
+        drop(state);
+        Ok(pass(&times))
     }
 
     /// Returns what was passed on too late, and so has to be forgotten; the caller need not wait
@@ -193,7 +200,8 @@ impl LeaseCache {
                 Leased::Entry(directory, name) => {
                     state.evictions += 1;
                     state.contention.note_others(*directory, now);
-                    if let Some(known) = state.passed_name(*directory, name) {
+                    if let Some(known) = state.passed_name(*directory, name).copied() {
+                        state.note_late(&known, now);
                         passed.push(Passed::Name {
                             directory: *directory,
                             name: name.clone(),
@@ -229,8 +237,12 @@ impl LeaseCache {
 
 impl State {
     /// For how long the receiver may use a name that is passed on.
+    ///
+    /// If it holds no lock while it processes the reply, it may do so after it was told to forget the name. That is harmless where it goes by the name no more once it was told, as the kernel does: it removes the
+    /// entry from its table, and sets the time of an entry that nobody finds. But the kernel has one entry for each directory, which it moves to the name under which it finds the directory next
+    /// ([`State::note_late`]).
     fn good_name(&mut self, entry: &PassedEntry<'_>, now: Instant) -> Option<Duration> {
-        if !entry.is_locked || self.contention.is_contended(entry.directory, now) {
+        if self.contention.is_contended(entry.directory, now) {
             return None;
         }
         let cached = *self.names.get(&entry.directory)?.get(entry.name)?;
@@ -240,13 +252,32 @@ impl State {
         if good.is_zero() || !is_for_user || !is_same {
             return None;
         }
+        // The kernel counts the time from the arrival of the reply.
+        let margin = good / 8;
+        let is_movable = !entry.is_locked
+            && entry.target.is_none_or(|(object, _)| {
+                let known = self.nodes.get(&object);
+                known.is_none_or(|known| known.node.attributes.kind == Kind::Directory)
+            });
         let passed = PassedName {
             target: cached.target,
             until: cached.until,
             has_time: true,
+            late_until: is_movable.then(|| now + margin),
         };
         self.note_passed(entry.directory, entry.name, passed, now)
-            .then(|| good - good / 8)
+            .then(|| good - margin)
+    }
+
+    /// Notes that the receiver is about to be told to forget a name. If it may not have processed a reply yet that gave the name some time, it may set that time for another name of the object.
+    fn note_late(&mut self, known: &PassedName, now: Instant) {
+        if let (Some(object), Some(until)) = (known.target, known.late_until)
+            && until > now
+        {
+            self.late.retain(|_, until| *until > now);
+            let late = self.late.entry(object).or_insert(until);
+            *late = until.max(*late);
+        }
     }
 
     /// Notes what a name refers to that is passed on without any time: it may have been passed on
@@ -288,6 +319,7 @@ impl State {
                 known.until = known.until.max(passed.until);
                 known.target = passed.target;
                 known.has_time = passed.has_time;
+                known.late_until = known.late_until.max(passed.late_until);
             }
             None => {
                 names.insert(name.to_vec(), passed);
