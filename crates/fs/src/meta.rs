@@ -50,7 +50,7 @@ mod walk;
 mod xattrs;
 
 pub use layout::Layout;
-pub(crate) use leases_of_change::single_name;
+pub(crate) use leases_of_change::{in_milliseconds, single_name};
 pub(crate) use service::Executed;
 pub use service::removals::Removal;
 pub use service::{Reader, Service, accept_loss};

@@ -56,8 +56,8 @@ pub(crate) struct Table {
     recall_queue: VecDeque<u128>,
     /// The number of the lease that was granted last.
     last_number: u64,
-    /// What changes wait for, with the number of these changes.
-    awaited: HashMap<Leased, usize>,
+    /// What changes wait for.
+    awaited: HashMap<Leased, Awaited>,
     /// Those among the awaited on which leases have ended so that some change may be possible now: at most one holder is left, which may
     /// itself be the one that makes the change.
     freed: HashSet<Arc<Leased>>,
@@ -79,6 +79,24 @@ struct Lease {
     /// Distinguishes it from later leases of the same holder on the same.
     number: u64,
     is_recalled: bool,
+}
+
+/// How leases are granted.
+struct Terms {
+    /// If leases of the holder last for at least this time, none is renewed.
+    enough: Duration,
+    /// By this number, the usual limits may be exceeded.
+    reserve: usize,
+    /// They come with the reply to a change of the holder's, which may have waited for the leases of others on the same.
+    is_of_change: bool,
+}
+
+/// Changes that wait until there are no leases on something, or are being made after such a wait.
+#[derive(Default)]
+struct Awaited {
+    count: usize,
+    /// The program whose change is being made.
+    changer: Option<u128>,
 }
 
 /// A program that holds leases.
@@ -227,7 +245,12 @@ impl Table {
         now: Instant,
     ) -> Option<Duration> {
         // With this limit, each lease is among the expiries only a few times.
-        self.grant_all(holder, on, now, (self.time * 3 / 4, 0))
+        let terms = Terms {
+            enough: self.time * 3 / 4,
+            reserve: 0,
+            is_of_change: false,
+        };
+        self.grant_all(holder, on, now, &terms)
     }
 
     /// Grants a program leases on the state after its own change, all or none, right after the end of the batch and under the same lock. They last for the
@@ -244,32 +267,40 @@ impl Table {
         if !self.is_on_record || !accepts {
             return None;
         }
-        let reserve = if is_rename { RESERVE } else { 0 };
-        self.grant_all(holder, on, now, (self.time, reserve))
+        let terms = Terms {
+            enough: self.time,
+            reserve: if is_rename { RESERVE } else { 0 },
+            is_of_change: true,
+        };
+        self.grant_all(holder, on, now, &terms)
     }
 
-    /// Grants leases. Leases of the holder that last for at least the time `enough` are not renewed, and the usual limits may be exceeded by `reserve`.
+    /// Grants leases, all or none.
     fn grant_all(
         &mut self,
         holder: u128,
         on: Vec<Leased>,
         now: Instant,
-        (enough, reserve): (Duration, usize),
+        terms: &Terms,
     ) -> Option<Duration> {
         self.expire(now);
         // A batch that does not note its changes may be changing just this.
         if self.batch == Some(false) || self.time.is_zero() {
             return None;
         }
-        let is_free =
-            |on: &Leased| !self.changing.contains_key(on) && !self.awaited.contains_key(on);
+        let is_own = |awaited: &Awaited| {
+            terms.is_of_change && awaited.count == 1 && awaited.changer == Some(holder)
+        };
+        let is_free = |on: &Leased| {
+            !self.changing.contains_key(on) && self.awaited.get(on).is_none_or(is_own)
+        };
         let known = self.holders.get(&holder)?;
         let lease_on = |on: &Leased| self.leases.get(on)?.get(&holder);
         // The holder is about to end such a lease.
         let is_recalled = |on: &Leased| lease_on(on).is_some_and(|lease| lease.is_recalled);
         let new = on.iter().filter(|on| lease_on(on).is_none()).count();
-        let has_room = self.count + new <= self.most + reserve
-            && known.leases.len() + new <= MAX_OF_HOLDER + reserve
+        let has_room = self.count + new <= self.most + terms.reserve
+            && known.leases.len() + new <= MAX_OF_HOLDER + terms.reserve
             && self.expiries.len() < self.most.saturating_mul(4);
         // The holder is not yet late with the recall that was sent, regardless of its leases.
         let replies = known.sent.is_empty() || !known.had_time(now, self.time);
@@ -281,41 +312,40 @@ impl Table {
         if !may_hold || !has_room || !are_free {
             return None;
         }
-        on.into_iter()
-            .map(|on| self.grant_one(holder, on, now, enough))
-            .min()
+        let left_of =
+            |on: &Leased| lease_on(on).map(|lease| lease.until.saturating_duration_since(now));
+        let shortest = on.iter().map(left_of).min().flatten();
+        if let Some(left) = shortest.filter(|left| *left >= terms.enough) {
+            return Some(left);
+        }
+        // All of them: what is asked for later must not last for less long than what was granted before, as the holder would have to wait for the end of that
+        // ([`Table::grant_of_change`]).
+        for on in on {
+            self.grant_one(holder, on, now);
+        }
+        Some(self.time)
     }
 
-    fn grant_one(&mut self, holder: u128, on: Leased, now: Instant, enough: Duration) -> Duration {
+    fn grant_one(&mut self, holder: u128, on: Leased, now: Instant) {
         let on = match self.leases.get_key_value(&on) {
             Some((known, _)) => Arc::clone(known),
             None => Arc::new(on),
         };
-        let holders = self.leases.entry(Arc::clone(&on)).or_default();
-        let known = holders.get(&holder).copied();
-        if let Some(lease) = known {
-            let left = lease.until.saturating_duration_since(now);
-            if left >= enough {
-                return left;
-            }
-        }
         self.last_number += 1;
         let until = now + self.time;
-        let number = self.last_number;
         let lease = Lease {
             until,
-            number,
+            number: self.last_number,
             is_recalled: false,
         };
-        holders.insert(holder, lease);
-        if known.is_none() {
+        let holders = self.leases.entry(Arc::clone(&on)).or_default();
+        if holders.insert(holder, lease).is_none() {
             self.count += 1;
             if let Some(holder) = self.holders.get_mut(&holder) {
                 holder.leases.insert(Arc::clone(&on));
             }
         }
         self.expiries.push_back((until, holder, on));
-        self.time
     }
 
     /// Begins a batch of changes.
@@ -389,7 +419,7 @@ impl Table {
         self.expire(now);
         let mut until = now;
         for on in alters {
-            *self.awaited.entry(on.clone()).or_default() += 1;
+            self.awaited.entry(on.clone()).or_default().count += 1;
             let Some((on, _)) = self.leases.get_key_value(on) else {
                 continue;
             };
@@ -421,12 +451,22 @@ impl Table {
         !self.has_others(changer, alters)
     }
 
-    /// Ends the wait of a change, which is made now, or is given up.
+    /// Notes that a change is made which has waited. Its program gets leases on the state after it, unless other changes wait for the same.
+    pub(crate) fn begin_change(&mut self, changer: Option<u128>, alters: &[Leased]) {
+        for on in alters {
+            if let Some(awaited) = self.awaited.get_mut(on) {
+                awaited.changer = changer;
+            }
+        }
+    }
+
+    /// Ends the wait of a change, which has been made, or is given up.
     pub(crate) fn end_wait(&mut self, alters: &[Leased]) {
         for on in alters {
-            if let Some(count) = self.awaited.get_mut(on) {
-                *count -= 1;
-                if *count == 0 {
+            if let Some(awaited) = self.awaited.get_mut(on) {
+                awaited.count -= 1;
+                awaited.changer = None;
+                if awaited.count == 0 {
                     self.awaited.remove(on);
                     self.freed.remove(on);
                 }

@@ -1,7 +1,7 @@
 //! Leases on the state after changes, which come with the replies to these: a client that makes a file and then looks it up, or
 //! makes another one beside it, need not request again what the reply has said.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_wire::fs::formats::GrantedLease;
 use causeway_wire::fs::{
@@ -25,6 +25,13 @@ pub(super) struct LeasesOfChange {
     directory: Option<(ObjectId, Attributes)>,
     /// A later change of the batch has altered some of it.
     is_overtaken: bool,
+}
+
+/// The time of a lease as the client gets it. The client uses 15/16 of that, of at least a quarter of a second: so it may be longer than the lease's by less than a millisecond. Shorter, it would make
+/// a lease on a new name end before an earlier one on its former name, for which the client would have to wait.
+pub(crate) fn in_milliseconds(time: Duration) -> u32 {
+    let whole = time.as_nanos().div_ceil(1_000_000);
+    u32::try_from(whole).unwrap_or(u32::MAX)
 }
 
 /// The name of a path that is a single name: only on such a name there can be a lease.
@@ -138,10 +145,23 @@ impl LeasesOfChange {
         let times = [granted, of_directory.map(|(time, _)| time)];
         let time = times.into_iter().flatten().min()?;
         Some(GrantedLease {
-            time_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX),
+            time_ms: in_milliseconds(time),
             of_changes: true,
             for_all_users: false,
             directory: of_directory.map(|(_, attributes)| attributes),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_millisecond_counts_as_a_whole_one() {
+        let times = [0, 1, 999_999, 1_000_000, 1_000_001];
+        let milliseconds = times.map(|time| in_milliseconds(Duration::from_nanos(time)));
+        assert_eq!(milliseconds, [0, 1, 1, 1, 2]);
+        assert_eq!(in_milliseconds(Duration::MAX), u32::MAX);
     }
 }

@@ -15,7 +15,7 @@ use super::lease_state::{Channel, WATCHES_HOLDERS, Wait};
 use super::scans::is_scan;
 use super::ticket::{MAX_REQUESTS, ReplyTo, Ticket};
 use crate::error::failure;
-use crate::meta::single_name;
+use crate::meta::{in_milliseconds, single_name};
 
 /// Most programs that hold leases.
 const MAX_HOLDERS: usize = 4096;
@@ -176,7 +176,7 @@ impl Loop {
             // Not since the round began: the request may have been sent later.
             .and_then(|on| table.grant(holder, on, Instant::now()));
         self.leases.granted = granted.map(|time| GrantedLease {
-            time_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX),
+            time_ms: in_milliseconds(time),
             ..GrantedLease::default()
         });
         if granted.is_some() && reply.result.is_err() {
@@ -274,6 +274,9 @@ impl Loop {
             let is_late = wait.not_before.is_none_or(|not_before| not_before <= now);
             is_late && table.is_free(wait.request.holder, &wait.alters, now)
         });
+        for wait in &made {
+            table.begin_change(wait.request.holder, &wait.alters);
+        }
         drop(table);
         for wait in made {
             // The client itself has lost no time.

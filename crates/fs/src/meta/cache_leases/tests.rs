@@ -342,6 +342,38 @@ fn leases_are_renewed_and_bounded() {
 }
 
 /// A thousand programs have leases on one directory; one of them never replies.
+/// A holder waits with a rename until the lease on the former name would have ended, unless that on the new name lasts as long.
+#[test]
+fn a_name_that_is_leased_later_is_leased_for_longer() {
+    let (mut table, now) = table();
+    table.grant(ONE, vec![attributes(5)], now);
+    let renamed = now + TIME / 8;
+    assert_eq!(table.grant(ONE, vec![name("a")], renamed), Some(TIME));
+    let looked_up = renamed + TIME / 16;
+    let on = vec![name("b"), attributes(5)];
+    assert_eq!(table.grant(ONE, on.clone(), looked_up), Some(TIME));
+    let again = looked_up + TIME / 4;
+    assert_eq!(table.grant(ONE, on, again), Some(TIME * 3 / 4));
+}
+
+#[test]
+fn a_change_that_has_waited_brings_leases_unless_others_wait() {
+    let (mut table, now) = table();
+    table.note_record();
+    table.note_acceptance(ONE, true);
+    let alters = [name("a")];
+    table.begin_wait(Some(ONE), &alters, now);
+    let of_change = |table: &mut Table| table.grant_of_change(ONE, vec![name("a")], true, now);
+    assert_eq!(of_change(&mut table), None);
+    table.begin_change(Some(ONE), &alters);
+    assert_eq!(of_change(&mut table), Some(TIME));
+    // What anybody reads until the change is made is the state before it.
+    assert_eq!(table.grant(ONE, vec![name("a")], now), None);
+    assert_eq!(table.grant(OTHER, vec![name("a")], now), None);
+    table.begin_wait(Some(OTHER), &alters, now);
+    assert_eq!(of_change(&mut table), None);
+}
+
 #[test]
 fn of_a_thousand_holders_one_is_stopped() {
     let (mut table, now) = table();
