@@ -68,3 +68,10 @@ fn a_killed_rank_ends_waits_for_its_locks_and_epochs() {
         is_told(&program, "tcp", "create", what);
     }
 }
+
+#[test]
+fn a_killed_rank_ends_accesses_in_each_of_several_windows() {
+    let program = compile("windows-death");
+    is_told(&program, "shm", "create", "two");
+    is_told(&program, "tcp", "create", "two");
+}

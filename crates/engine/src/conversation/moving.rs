@@ -229,11 +229,15 @@ impl Conversation {
             State::Pulling(incoming) => incoming.announcement.size,
             State::Pushing { end, .. } => {
                 entry.moved = *end;
-                if entry.moved < entry.size {
+                if entry.moved == entry.size {
+                    entry.size
+                } else if entry.withdrawn {
+                    // No other part will be cleared.
+                    return self.finish(shared, op, Err(OpError::Withdrawn));
+                } else {
                     entry.state = State::Announced;
                     return;
                 }
-                entry.size
             }
             State::Writing(_) => {
                 self.write_succeeded(shared);

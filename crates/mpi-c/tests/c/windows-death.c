@@ -1,11 +1,12 @@
 /* One process is killed while others hold or wait for its lock, its fence, its memory: their calls return errors, and none hangs. */
 #include "check.h"
 #include <signal.h>
+#include <unistd.h>
 
 int main(int argc, char **argv) {
-    int value = 0, class, len, code = MPI_SUCCESS, *base, one = 1;
+    int value = getpid(), class, len, code = MPI_SUCCESS, *base, one = 1;
     char text[MPI_MAX_ERROR_STRING];
-    MPI_Win win;
+    MPI_Win win, second;
     MPI_Group all, dying, others;
     begin(&argc, &argv);
     CHECK(argc == 3);
@@ -17,6 +18,12 @@ int main(int argc, char **argv) {
         OK(MPI_Win_allocate(64, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
     }
     OK(MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN));
+    if (strcmp(what, "two") == 0) {
+        OK(MPI_Win_create(base, 64, 4, MPI_INFO_NULL, MPI_COMM_WORLD, &second));
+        OK(MPI_Win_set_errhandler(second, MPI_ERRORS_RETURN));
+        if (rank != 1) OK(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win));
+        if (rank != 1) OK(MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, second));
+    }
     OK(MPI_Win_get_group(win, &all));
     OK(MPI_Group_incl(all, 1, &one, &dying));
     OK(MPI_Group_excl(all, 1, &one, &others));
@@ -48,6 +55,16 @@ int main(int argc, char **argv) {
         if (code == MPI_SUCCESS) code = MPI_Put(&value, 1, MPI_INT, 1, 0, 1, MPI_INT, win);
         if (code == MPI_SUCCESS) code = MPI_Win_flush(1, win);
         if (code == MPI_SUCCESS) code = MPI_Win_unlock(1, win);
+    }
+    if (strcmp(what, "two") == 0) {
+        while (kill(value, 0) == 0) usleep(1000);
+        OK(MPI_Put(&value, 1, MPI_INT, 1, 0, 1, MPI_INT, second));
+        OK(MPI_Put(&value, 1, MPI_INT, 1, 0, 1, MPI_INT, win));
+        OK(MPI_Error_class(MPI_Win_flush(1, win), &class));
+        CHECK(class == MPI_ERR_PROC_ABORTED);
+        /* What one window is told does not make the other's put succeed. */
+        code = MPI_Win_flush(1, second);
+        CHECK(code != MPI_SUCCESS);
     }
     OK(MPI_Error_class(code, &class));
     OK(MPI_Error_string(code, text, &len));

@@ -25,6 +25,18 @@ pub(super) struct Channel {
     pub(super) last: BTreeMap<u32, u64>,
 }
 
+impl Channel {
+    /// The numbers of windows with accesses that are not done.
+    pub(super) fn unfinished(&self) -> impl Iterator<Item = u32> {
+        let sent = self
+            .last
+            .iter()
+            .filter(|(_, last)| **last > self.acknowledged);
+        let unsent = self.jobs.iter().map(|job| job.window.0);
+        sent.map(|(number, _)| *number).chain(unsent)
+    }
+}
+
 /// An access that is not sent as a whole.
 #[derive(Debug)]
 pub(super) struct Job {

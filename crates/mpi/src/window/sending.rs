@@ -188,11 +188,23 @@ impl Process {
         error.map_or(Ok(Some(Status::empty())), Err)
     }
 
-    /// Drops the state of accesses with a lost process.
-    pub(super) fn forget_channel(&mut self, process: u32) {
-        self.windows.channels.remove(&process);
+    /// Drops the state of accesses with a lost process, as the program is told by a call for the window of this number. Other windows keep the error of theirs that are not
+    /// done.
+    pub(super) fn forget_channel(&mut self, process: u32, number: u32, cause: &str) {
         let operations = &mut self.windows.operations;
         operations.retain(|_, entry| entry.process != process || entry.is_request);
+        let Some(channel) = self.windows.channels.remove(&process) else {
+            return;
+        };
+        for other in channel.unfinished().filter(|other| *other != number) {
+            if let Some(handle) = self.windows.by_number.get(&other)
+                && let Ok(window) = self.windows.table.get_mut(*handle)
+            {
+                let text = format!("process {process} of the program: {cause}");
+                let error = Error::new(abi::ERR_PROC_ABORTED, text);
+                window.error.get_or_insert(error);
+            }
+        }
     }
 
     /// Forgets a window that no accesses go on with.

@@ -261,8 +261,9 @@ impl Process {
         let Some((rank, cause)) = self.lost_member(handle)? else {
             return Ok(());
         };
-        let process = self.window(handle)?.process(rank);
-        self.forget_channel(process);
+        let window = self.window(handle)?;
+        let (number, process) = (window.number, window.process(rank));
+        self.forget_channel(process, number, &cause);
         let text = format!("rank {rank} of the window: {cause}");
         Err(Error::new(abi::ERR_PROC_ABORTED, text))
     }

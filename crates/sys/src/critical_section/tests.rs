@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 
 use super::*;
@@ -140,13 +141,14 @@ fn a_thread_whose_fence_fails_does_not_sleep_until_it_is_woken() {
     }
     prepare();
     // Not borrowed by a scope: it would wait for a thread that sleeps for ever.
-    let entry: &'static CriticalSection = Box::leak(Box::new(CriticalSection::new()));
+    let entry = Arc::new(CriticalSection::new());
     assert!(entry.try_enter() && entry.begin_wait());
     let (tell, told) = channel();
+    let its = Arc::clone(&entry);
     std::thread::spawn(move || {
         membarrier::tests::forbid();
-        let entered = entry.enter_contended(|| true, || _ = tell.send("it sleeps"));
-        entry.leave();
+        let entered = its.enter_contended(|| true, || _ = tell.send("it sleeps"));
+        its.leave();
         tell.send(entered.map_or("it cannot enter", |()| "it was inside"))
     });
     assert_eq!(told.recv_timeout(LONG), Ok("it sleeps"));

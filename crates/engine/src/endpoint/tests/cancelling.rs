@@ -1,6 +1,11 @@
 //! Cancelling in each state. Whatever the peer does, memory that a completed operation used is not
 //! touched any more.
 
+use causeway_transport::{Access, Registration};
+use causeway_wire::bmi::{self as wire, Announcement, Clearance, Header, Kind, Refusal};
+use causeway_wire::formats::Formats;
+
+use super::raw_peer::{RawPeer, greets, sent_by};
 use super::*;
 
 const LARGE: usize = 1 << 20;
@@ -297,6 +302,40 @@ fn a_receive_whose_notice_comes_after_the_end_of_its_export() {
     still_works(&mut a, &mut b, to, from);
 }
 
+/// The notice may come while the sender still writes one of several parts, and be known before it has written it.
+#[test]
+fn a_receive_whose_notice_comes_before_the_end_of_a_part() {
+    const NAME: &str = "cancel-part";
+    const PART: usize = 10_000;
+    let mut node = node(NAME);
+    let (mut raw, to) = greets(&mut node, NAME, Formats::OURS);
+    let data = memory(1, 2 * PART);
+    node.send(to, std::slice::from_ref(&data), 1, 1);
+    let send = sent_by(&mut node, &mut raw);
+    let into = Memory::zeroed(PART);
+    let region = (raw.method).grant(raw.to, &into, Registration::NONE, Access::Write);
+    let clearance = Clearance {
+        receive: 1,
+        offset: 0,
+        len: PART as u64,
+        regions: std::iter::once(region.unwrap()).collect(),
+    };
+    let header = Header::new(Kind::ClearToSend, send);
+    raw.send(&wire::encode_clearance(header, &clearance, Vec::new()));
+    node.step();
+    assert_eq!(node.bmi.get_info(None).transfers, 1);
+    let header = Header::new(Kind::Refuse, send);
+    raw.send(&wire::encode_refusal(
+        header,
+        Refusal::Cancelled,
+        Vec::new(),
+    ));
+    idle(&mut [&mut node]);
+    assert_eq!(into.to_vec(), bytes(1, PART));
+    assert_eq!(node.result(1), Some(&Err(OpError::Withdrawn)));
+    assert_eq!(data.sharers(), 1);
+}
+
 #[test]
 fn a_send_that_is_cancelled_before_the_receiver_polls_is_not_fetched() {
     let (mut a, mut b, to, from) = slow_pair("cancel-unseen");
@@ -443,14 +482,13 @@ fn a_send_that_is_being_pulled_and_cannot_be_withdrawn_at_once() {
 /// However many messages a peer has announced, to withdraw one, or one that is not there, takes few steps.
 #[test]
 fn withdrawing_one_of_many_messages_looks_at_few() {
-    use causeway_wire::bmi::{self as wire, Announcement, Header, Kind};
     const MESSAGES: u64 = 2000;
     let config = Config {
         announced_limit: 10_000,
         ..Config::default()
     };
     let mut b = node_with("many", config, Options::default());
-    let mut peer = super::raw_peer::RawPeer::new("many");
+    let mut peer = RawPeer::new("many");
     peer.greet_as_first_format();
     idle(&mut [&mut b]);
     for send in 0..MESSAGES {

@@ -8,7 +8,7 @@ use causeway_wire::bmi::{
 use causeway_wire::formats::Formats;
 use causeway_wire::region::Regions;
 
-use super::raw_peer::RawPeer;
+use super::raw_peer::{greets, sent_by};
 use super::*;
 use crate::Pieces;
 
@@ -157,24 +157,6 @@ fn too_large_and_cancelled_messages_in_pieces_end() {
     assert_eq!((a.bmi.doing().operations, b.bmi.doing().operations), (0, 0));
 }
 
-/// A raw peer of a node: its name there.
-fn greets(node: &mut Node, name: &str, formats: Formats) -> (RawPeer, Addr) {
-    let mut raw = RawPeer::new(name);
-    raw.greet(formats.hello(false));
-    drive(&mut [node], |_| {
-        raw.poll();
-        !raw.received.packets.is_empty()
-    });
-    raw.send(&Header::new(Kind::Unexpected, 1).encode());
-    drive(&mut [node], |nodes| {
-        raw.poll();
-        nodes[0].collect_unexpected();
-        !nodes[0].unexpected.is_empty()
-    });
-    let from = node.unexpected.pop().unwrap().from;
-    (raw, from)
-}
-
 fn announced(size: u64, flags: u8) -> Vec<u8> {
     let mut header = Header::new(Kind::Announce, TAG);
     header.flags = flags;
@@ -233,21 +215,6 @@ fn parts_that_were_not_requested_end_the_connection() {
         assert_eq!(node.result(1).unwrap().is_ok(), is_right, "{lens:?}");
         assert_eq!(raw.received.downs > 0, !is_right, "{lens:?}");
     }
-}
-
-/// The announced send of the node's message.
-fn sent_by(node: &mut Node, raw: &mut RawPeer) -> u64 {
-    let mut send = None;
-    drive(&mut [node], |_| {
-        raw.poll();
-        let mut bodies = raw.received.bodies().into_iter();
-        send = bodies.find_map(|body| match body {
-            Body::Announcement(announcement) => Some(announcement.send),
-            _ => None,
-        });
-        send.is_some()
-    });
-    send.unwrap()
 }
 
 fn clears(send: u64, len: u64) -> Vec<u8> {

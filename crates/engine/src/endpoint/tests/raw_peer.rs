@@ -4,6 +4,7 @@ use causeway_transport::{
     Address, Method, Packet, Peer as Handle, Sink, Token, TransferError as Failed,
 };
 use causeway_wire::bmi::{self as wire, Body, Header, Kind};
+use causeway_wire::formats::Formats;
 
 use super::*;
 
@@ -87,4 +88,37 @@ impl RawPeer {
         self.method.poll(Instant::now(), &mut self.received);
         self.method.tick(Instant::now(), &mut self.received);
     }
+}
+
+/// A raw peer of a node: its name there.
+pub(super) fn greets(node: &mut Node, name: &str, formats: Formats) -> (RawPeer, Addr) {
+    let mut raw = RawPeer::new(name);
+    raw.greet(formats.hello(false));
+    drive(&mut [node], |_| {
+        raw.poll();
+        !raw.received.packets.is_empty()
+    });
+    raw.send(&Header::new(Kind::Unexpected, 1).encode());
+    drive(&mut [node], |nodes| {
+        raw.poll();
+        nodes[0].collect_unexpected();
+        !nodes[0].unexpected.is_empty()
+    });
+    let from = node.unexpected.pop().unwrap().from;
+    (raw, from)
+}
+
+/// The announced send of the node's message.
+pub(super) fn sent_by(node: &mut Node, raw: &mut RawPeer) -> u64 {
+    let mut send = None;
+    drive(&mut [node], |_| {
+        raw.poll();
+        let mut bodies = raw.received.bodies().into_iter();
+        send = bodies.find_map(|body| match body {
+            Body::Announcement(announcement) => Some(announcement.send),
+            _ => None,
+        });
+        send.is_some()
+    });
+    send.unwrap()
 }
