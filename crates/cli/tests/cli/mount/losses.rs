@@ -195,3 +195,62 @@ fn fsync_of_a_file_that_was_closed_before_its_servers_were_killed_makes_it_durab
         );
     }
 }
+
+/// Also if the file got another name before it is synced, has several, or none any more.
+#[test]
+fn fsync_reports_a_loss_once_by_whatever_name_the_file_is_synced() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let mut unlinked = None;
+    for name in ["renamed", "linked", "unlinked"] {
+        let mut file = File::create(cluster.at(name)).unwrap();
+        file.sync_all().unwrap();
+        file.write_all(&content(LARGE)).unwrap();
+        unlinked = Some(file);
+    }
+    std::fs::rename(cluster.at("renamed"), cluster.at("now")).unwrap();
+    std::fs::hard_link(cluster.at("linked"), cluster.at("second")).unwrap();
+    std::fs::remove_file(cluster.at("unlinked")).unwrap();
+    cluster.lose_power();
+    for name in ["now", "second", "unlinked"] {
+        let file = match name {
+            "unlinked" => unlinked.take().unwrap(),
+            _ => File::options().write(true).open(cluster.at(name)).unwrap(),
+        };
+        assert!(is_lost(file.sync_all()), "{name}");
+        file.set_len(0).unwrap();
+        (&file).write_all(&content(LARGE)).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+/// Bytes that were written after a loss, which nobody has noticed before, are not lost.
+#[test]
+fn fsync_does_not_report_a_loss_from_before_the_file_was_written() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let files = [("small", SMALL), ("large", LARGE)];
+    for (name, len) in files {
+        let mut file = File::create(cluster.at(name)).unwrap();
+        file.write_all(&content(len)).unwrap();
+        file.sync_all().unwrap();
+    }
+    cluster.lose_power();
+    for (name, len) in files {
+        let path = cluster.at(name);
+        let mut file = File::options().write(true).open(path).unwrap();
+        file.write_all(&vec![8; len]).unwrap();
+        file.sync_all().unwrap();
+    }
+    cluster.lose_power();
+    for (name, len) in files {
+        assert!(
+            std::fs::read(cluster.at(name)).unwrap() == vec![8; len],
+            "{name}"
+        );
+    }
+}
