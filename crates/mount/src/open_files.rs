@@ -90,7 +90,7 @@ pub(crate) struct OpenFiles {
 #[derive(Debug, Default)]
 struct Known {
     open: HashMap<ObjectId, Open>,
-    /// Of those that were closed.
+    /// Of those that were closed, and of directories.
     unsynced: UnsyncedFiles,
 }
 
@@ -102,31 +102,43 @@ pub(crate) type Shared = Arc<SharedFile>;
 pub(crate) struct SharedFile {
     file: Mutex<Option<File>>,
     is_stale: AtomicBool,
-    /// Writes by handles that were closed before the file was opened again.
-    earlier: Mutex<Option<Unsynced>>,
+    /// Changes by handles that were closed before the file was opened again, and those of attributes.
+    others: Mutex<Option<Unsynced>>,
 }
 
 impl SharedFile {
-    fn after(earlier: Option<Unsynced>) -> Self {
+    fn after(others: Option<Unsynced>) -> Self {
         Self {
-            earlier: Mutex::new(earlier),
+            others: Mutex::new(others),
             ..Self::default()
         }
     }
 
-    /// Takes the writes that the file, once it was read from the server, has to know of.
-    pub(crate) fn earlier(&self) -> Option<Unsynced> {
-        let mut earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
-        earlier.take()
+    /// Notes changes that were not made by this file, for its next fsync.
+    fn note(&self, unsynced: Unsynced) {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.get_or_insert_default().add(unsynced);
     }
 
-    /// The writes that no fsync has made durable, at the end.
+    /// Takes the changes that the file, once it was read from the server, has to know of.
+    pub(crate) fn others(&self) -> Option<Unsynced> {
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.take()
+    }
+
+    /// The changes that no fsync has made durable, at the end.
     fn into_unsynced(self) -> Option<Unsynced> {
         let file = self.file.into_inner();
         let file = file.unwrap_or_else(PoisonError::into_inner);
-        let earlier = self.earlier.into_inner();
-        file.and_then(|mut file| file.unsynced())
-            .or(earlier.unwrap_or_else(PoisonError::into_inner))
+        let others = self.others.into_inner();
+        let others = others.unwrap_or_else(PoisonError::into_inner);
+        match (file.and_then(|mut file| file.unsynced()), others) {
+            (Some(mut own), Some(others)) => {
+                own.add(others);
+                Some(own)
+            }
+            (own, others) => own.or(others),
+        }
     }
 
     /// Drops content that was read before and may be old by now. Does not wait for threads that use the file.
@@ -191,11 +203,33 @@ impl OpenFiles {
         open.handles = open.handles.saturating_sub(1);
         if open.handles == 0
             && let Some(closed) = known.open.remove(&object)
-            // A thread that still uses it changes only attributes.
-            && let Some(unsynced) = Arc::into_inner(closed.file).and_then(SharedFile::into_unsynced)
         {
-            known.unsynced.keep(object, unsynced, Instant::now());
+            drop(known);
+            self.release(object, closed.file);
         }
+    }
+
+    /// Remembers what was not synced if nothing else uses this value of the file any more. The last one to use it may be a thread that was using it when
+    /// the file was closed.
+    pub(crate) fn release(&self, object: ObjectId, file: Shared) {
+        if let Some(unsynced) = Arc::into_inner(file).and_then(SharedFile::into_unsynced) {
+            self.note(object, unsynced);
+        }
+    }
+
+    /// Notes changes for the next fsync of an object.
+    pub(crate) fn note(&self, object: ObjectId, unsynced: Unsynced) {
+        let mut known = self.lock();
+        match known.open.get(&object) {
+            Some(open) => open.file.note(unsynced),
+            None => known.unsynced.keep(object, unsynced, Instant::now()),
+        }
+    }
+
+    /// Takes what was noted for an object that is no open file.
+    pub(crate) fn take_unsynced(&self, object: ObjectId) -> Unsynced {
+        let taken = self.lock().unsynced.take(object, Instant::now());
+        taken.unwrap_or_default()
     }
 
     /// The shared state of a file, if it is open.
@@ -241,6 +275,32 @@ mod tests {
         assert!(files.get(OBJECT).is_none());
         files.close(OBJECT, READS, false);
         assert!(!Arc::ptr_eq(&one, &open()));
+    }
+
+    #[test]
+    fn what_was_not_synced_is_remembered_by_the_last_one_who_uses_the_file() {
+        let files = OpenFiles::default();
+        let is_remembered = || {
+            let known = files.lock().unsynced.take(OBJECT, Instant::now());
+            known.is_some()
+        };
+        let open = || files.open(OBJECT, WRITES, true).0;
+        drop(open());
+        files.note(OBJECT, Unsynced::default());
+        let in_use = files.get(OBJECT).unwrap();
+        files.close(OBJECT, WRITES, true);
+        assert!(!is_remembered());
+        files.release(OBJECT, in_use);
+        assert!(is_remembered());
+        // The file was opened again meanwhile.
+        drop(open());
+        files.note(OBJECT, Unsynced::default());
+        let in_use = files.get(OBJECT).unwrap();
+        files.close(OBJECT, WRITES, true);
+        let again = open();
+        assert!(again.others().is_none());
+        files.release(OBJECT, in_use);
+        assert!(again.others().is_some());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use causeway_fs::Error;
-use causeway_fs::client::{CacheStamp, Client, CreateOptions, File, Named, Space};
+use causeway_fs::client::{CacheStamp, Client, CreateOptions, File, Named, Space, Unsynced};
 use causeway_wire::fs::{
     Attributes, Body, Entry, Errno, Kind, Node, ObjectId, Place, Region, SetAttributes,
 };
@@ -209,12 +209,19 @@ impl Mounted {
             attributes = Some(match grants && self.files.get(object).is_some() {
                 // Writes clear these bits, so the node that the open file has must have them.
                 true => self.with_file(object, |client, file| {
-                    file.node.attributes = client.set_attributes(object, set)?;
+                    client.set_attributes_of(file, set)?;
                     Ok(file.node.attributes)
                 }),
                 false => {
-                    let changed = |client: &mut Client| client.set_attributes(object, set);
-                    self.clients.own(changed)
+                    let mut unsynced = Unsynced::default();
+                    let changed = self
+                        .clients
+                        .own(|client| client.set_attributes_noting(object, set, &mut unsynced));
+                    // Also if the server has not replied: it may have set them.
+                    if !unsynced.is_empty() {
+                        self.files.note(object, unsynced);
+                    }
+                    changed
                 }
             }?);
         }
@@ -368,9 +375,6 @@ impl Mounted {
         let opened = self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, true)?;
-            if let Some(earlier) = shared.earlier() {
-                file.resume(earlier);
-            }
             if !truncate {
                 return Ok(());
             }
@@ -378,6 +382,7 @@ impl Mounted {
                 client.truncate(file, 0)
             })
         });
+        self.files.release(object, shared);
         if opened.is_err() {
             self.files.close(object, access, is_uncached);
         }
@@ -411,11 +416,16 @@ impl Mounted {
         work: impl FnOnce(&mut Client, &mut File) -> Result<T, Error>,
     ) -> Outcome<T> {
         let shared: Shared = self.files.get(object).unwrap_or_default();
-        self.clients.of_file(object, |client| {
+        let done = self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, false)?;
+            if let Some(others) = shared.others() {
+                file.resume(others);
+            }
             work(client, file)
-        })
+        });
+        self.files.release(object, shared);
+        done
     }
 
     /// Reads up to `len` bytes by a handle; returns a buffer that begins with them, and their number.
@@ -465,8 +475,14 @@ impl Mounted {
         self.with_file(object, Client::fsync)
     }
 
-    pub(crate) fn sync_directory(&self) -> Outcome {
-        self.clients.own(Client::commit)
+    pub(crate) fn sync_directory(&self, object: ObjectId) -> Outcome {
+        let mut unsynced = self.files.take_unsynced(object);
+        let synced = (self.clients).own(|client| client.sync_directory(object, &mut unsynced));
+        // The server did not reply.
+        if !unsynced.is_empty() {
+            self.files.note(object, unsynced);
+        }
+        synced
     }
 
     pub(crate) fn open_directory(&self) -> u64 {
@@ -575,7 +591,7 @@ impl Mounted {
                 mode: Some(mode),
                 ..SetAttributes::default()
             };
-            file.node.attributes = client.set_attributes(file.node.object, set)?;
+            client.set_attributes_of(file, set)?;
             self.caches.forget(file.node.object);
         }
         Ok(())

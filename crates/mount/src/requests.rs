@@ -746,8 +746,8 @@ impl Filesystem for RequestHandler {
         reply_empty(removed, reply);
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply_empty(self.mounted.sync_directory(), reply);
+    fn fsyncdir(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+        reply_empty(self.mounted.sync_directory(object(inode)), reply);
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

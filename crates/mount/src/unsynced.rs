@@ -1,5 +1,5 @@
-//! Files that were closed a short time ago with writes that no fsync has made durable. If one is opened again and then synced, the fsync must fail
-//! if a server has lost these writes with its power meanwhile.
+//! Files that were closed a short time ago, or whose attributes were set, with changes that no fsync has made durable; directories whose attributes were set.
+//! If one is opened again and then synced, the fsync must fail if a server has lost these changes with its power meanwhile.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -12,25 +12,29 @@ use causeway_wire::fs::ObjectId;
 const KEPT: Duration = Duration::from_secs(600);
 /// Most files that are remembered: the latest.
 const MOST: usize = 65_536;
+/// Most closings and changes of attributes that are remembered: a file is often closed and then given its times.
+const MOST_CHANGES: usize = 4 * MOST;
 
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct UnsyncedFiles {
-    /// With the number under which each was closed last.
+    /// With the number under which each was closed or changed last.
     files: HashMap<ObjectId, (u64, Unsynced)>,
-    /// In the order of closing. Those that were opened again, or closed again later, are still in it.
+    /// In the order of these changes. Those that were opened again, or closed again later, are still in it.
     order: VecDeque<(u64, ObjectId, Instant)>,
     last: u64,
 }
 
 impl UnsyncedFiles {
-    /// Remembers a file that is closed now.
+    /// Remembers a file that is closed now, or whose attributes were changed now.
     pub(crate) fn keep(&mut self, object: ObjectId, unsynced: Unsynced, now: Instant) {
         self.forget_old(now);
         self.last += 1;
-        self.files.insert(object, (self.last, unsynced));
+        let (number, kept) = self.files.entry(object).or_default();
+        *number = self.last;
+        kept.add(unsynced);
         self.order.push_back((self.last, object, now));
-        if self.order.len() > MOST {
+        while self.files.len() > MOST || self.order.len() > MOST_CHANGES {
             self.forget_oldest();
         }
     }
@@ -97,5 +101,9 @@ mod tests {
         assert_eq!((files.files.len(), files.order.len()), (MOST, MOST));
         assert!(files.take(ObjectId(0), now).is_none());
         assert!(files.take(ObjectId(MOST as u64), now).is_some());
+        for _ in 0..=MOST_CHANGES {
+            files.keep(ONE, unsynced(), now);
+        }
+        assert_eq!((files.files.len(), files.order.len()), (1, MOST_CHANGES));
     }
 }

@@ -156,10 +156,11 @@ impl Client {
         part: Region,
     ) -> Result<bool, CallError> {
         file.forget_content();
-        let servers = self.io_servers(distribution)?;
-        self.will_change(file, &servers)?;
-        let object = file.node.object;
         let mut left = parts(distribution, part)?;
+        let positions = left.iter().map(|(position, ..)| *position);
+        let servers = self.servers_at(distribution, positions)?;
+        let noted = self.will_change(file, &servers)?;
+        let object = file.node.object;
         while !left.is_empty() {
             let calls = self.calls_for(distribution, &left, |position, region| {
                 Operation::PunchData {
@@ -184,6 +185,7 @@ impl Client {
             }
             left = rest;
         }
+        self.has_changed(&mut file.unsynced, noted);
         self.report_change(file)?;
         Ok(true)
     }
@@ -220,10 +222,11 @@ impl Client {
                 self.unstuff(file)?;
                 continue;
             };
-            let servers = self.io_servers(&distribution)?;
-            self.will_change(file, &servers)?;
-            let object = file.node.object;
             let parts = parts(&distribution, part)?;
+            let positions = parts.iter().map(|(position, ..)| *position);
+            let servers = self.servers_at(&distribution, positions)?;
+            let noted = self.will_change(file, &servers)?;
+            let object = file.node.object;
             let calls = self.calls_for(&distribution, &parts, |position, region| {
                 Operation::ReserveData {
                     object,
@@ -234,6 +237,7 @@ impl Client {
             let results = self.rpc.call_all(calls);
             self.report_change(file)?;
             if let Some(replies) = self.unless_missing(file, results)? {
+                self.has_changed(&mut file.unsynced, noted);
                 return replies.into_iter().try_for_each(done);
             }
         }

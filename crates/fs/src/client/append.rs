@@ -103,7 +103,7 @@ impl Client {
         len: u64,
     ) -> Result<Option<u64>, CallError> {
         let object = file.node.object;
-        self.will_change(file, &[self.metadata])?;
+        let noted = self.will_change(file, &[self.metadata])?;
         let data = memory.iter().flat_map(Memory::to_vec).collect();
         match self
             .mutate(Operation::Append { object, data })
@@ -111,6 +111,7 @@ impl Client {
         {
             Ok(node) => {
                 file.update_node(node)?;
+                self.has_changed(&mut file.unsynced, noted);
                 let end = file.node.attributes.size;
                 if end < len {
                     let text =

@@ -14,7 +14,6 @@ use super::options::{ClientOptions, own_identity};
 use super::rpc::{Interrupter, Rpc};
 use super::stages::Stage;
 use super::through::Through;
-use super::verifiers::Verifiers;
 use crate::Error;
 use crate::capability_key::Signer;
 use crate::config::Configuration;
@@ -26,7 +25,6 @@ pub struct Client {
     pub(super) metadata: usize,
     /// Index of any one I/O server in the configuration.
     pub(super) any_io: Option<usize>,
-    pub(super) verifiers: Verifiers,
     pub(super) record_stages: bool,
     pub(super) stages: Vec<Stage>,
     pub(super) locks: Arc<Locks>,
@@ -105,7 +103,6 @@ impl Client {
             rpc,
             metadata: configuration.metadata_server(),
             any_io: configuration.io_servers().first().copied(),
-            verifiers: Verifiers::default(),
             record_stages: options.record_stages,
             stages: Vec::new(),
             locks: Arc::clone(&shared.locks),

@@ -7,6 +7,7 @@ use causeway_wire::fs::{Body, DistributionHint, Node, Reach};
 use super::call_error::CallError;
 use super::held_state::Held;
 use super::nodes::node_of;
+use super::unsynced::Unsynced;
 
 /// An open file: an object and its node. It is removed with its last name, unless it was opened to be held
 /// ([`Client::open_held`](super::Client::open_held)): then the metadata server keeps it as long as this value, or a clone of it, exists.
@@ -16,9 +17,8 @@ pub struct File {
     pub node: Node,
     /// A small file's content as it came with the reply to the opening, for the first read.
     pub(super) opened_content: Option<Vec<u8>>,
-    /// [`losses`](super::verifiers::Verifiers::losses) before the first change that no fsync has made durable.
-    pub(super) unsynced_since: Option<u64>,
-    pub(super) written: Option<Written>,
+    /// The changes that no fsync has made durable.
+    pub(super) unsynced: Unsynced,
     pub(super) held: Option<Arc<Held>>,
 }
 
@@ -46,26 +46,17 @@ impl Default for CreateOptions {
     }
 }
 
-/// The writes of a file that no fsync has made durable, as its next fsync has to know of them.
-#[derive(Debug, Clone, Default)]
-pub struct Unsynced {
-    since: u64,
-    written: Option<Written>,
-}
-
 impl File {
-    /// Returns the writes that no fsync has made durable, if there are any, for [`File::resume`].
+    /// Takes the changes that no fsync has made durable, if there are any, for [`File::resume`].
     pub fn unsynced(&mut self) -> Option<Unsynced> {
-        let since = self.unsynced_since.take()?;
-        let written = self.written.take();
-        Some(Unsynced { since, written })
+        let unsynced = std::mem::take(&mut self.unsynced);
+        (!unsynced.is_empty()).then_some(unsynced)
     }
 
-    /// Has the next fsync report whether earlier writes were lost, which the same client has made by another value of the same file. This file must not have
-    /// been written yet.
+    /// Has the next fsync report also whether these changes were lost, which were made by another value of the same file, be it by another client of the same
+    /// configuration.
     pub fn resume(&mut self, unsynced: Unsynced) {
-        self.unsynced_since = Some(unsynced.since);
-        self.written = unsynced.written;
+        self.unsynced.add(unsynced);
     }
 
     /// Makes a file from its node.
@@ -73,8 +64,7 @@ impl File {
         Self {
             node,
             opened_content: None,
-            unsynced_since: None,
-            written: None,
+            unsynced: Unsynced::default(),
             held: None,
         }
     }
@@ -155,6 +145,21 @@ impl Written {
                 None => self.reached.push(*reach),
             }
         }
+    }
+}
+
+impl Written {
+    /// Both of these: writes before the last truncation do not matter.
+    pub(super) fn with(self, other: Self) -> Self {
+        if self.version != other.version {
+            return match self.version.0 < other.version.0 {
+                true => other,
+                false => self,
+            };
+        }
+        let mut both = self;
+        both.note((other.from, other.end), &other.reached);
+        both
     }
 }
 

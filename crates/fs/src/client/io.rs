@@ -20,6 +20,7 @@ use super::file::{File, Written, version};
 use super::nodes::{content_of, node};
 use super::stages::StageClock;
 use super::transfer::{IoKind, IoList, Planned, plan};
+use super::unsynced::Unsynced;
 use crate::Error;
 use crate::cutter::Cutter;
 use crate::distribution::{MAX_FILE_BYTES, Striping};
@@ -158,7 +159,7 @@ impl Client {
         file: &mut File,
         operation: &Operation,
     ) -> Result<(), CallError> {
-        self.will_change(file, &[self.metadata])?;
+        let noted = self.will_change(file, &[self.metadata])?;
         let mut tries = 0;
         loop {
             match self.mutate(operation.clone()).and_then(node) {
@@ -173,6 +174,7 @@ impl Client {
             }
             tries += 1;
         }
+        self.has_changed(&mut file.unsynced, noted);
         self.finish_truncation(file)
     }
 
@@ -200,17 +202,14 @@ impl Client {
         self.refresh_node(file)?;
         if let Err(error) = self.flush_datafiles(file) {
             if error.errno == Errno::EIO {
-                let servers = self.servers_of(file)?;
-                self.report_loss(file, &servers);
+                self.report_loss(file);
             }
             return Err(error);
         }
         // The size was acknowledged before it was durable, so it is sent again, in case the server lost power since; unless
         // the file was truncated, which is durable and has set the size.
-        if let Some(written) = file
-            .written
-            .as_ref()
-            .filter(|w| Some(w.version) == version(&file.node))
+        if let Some(written) =
+            (file.unsynced.written.as_ref()).filter(|w| Some(w.version) == version(&file.node))
         {
             let extend = Operation::Extend {
                 object,
@@ -222,22 +221,13 @@ impl Client {
             };
             file.update_node(self.mutate(extend).and_then(node)?)?;
         }
-        if file.written.is_some() {
+        if file.unsynced.written.is_some() {
             self.note_if_filled(file)?;
         }
         self.query(Operation::Commit).and_then(done)?;
-        let servers = self.servers_of(file)?;
-        self.check_losses(file, &servers)?;
-        (file.unsynced_since, file.written) = (None, None);
+        self.check_losses(&mut file.unsynced)?;
+        file.unsynced = Unsynced::default();
         Ok(())
-    }
-
-    /// The servers of a file's datafiles.
-    fn servers_of(&mut self, file: &File) -> Result<Vec<usize>, CallError> {
-        match &file.node.body {
-            Body::Striped { distribution, .. } => self.io_servers(distribution),
-            _ => Ok(Vec::new()),
-        }
     }
 
     /// Makes a striped file's datafiles durable.
@@ -324,7 +314,7 @@ impl Client {
         list: IoList<'_>,
     ) -> Result<bool, CallError> {
         let object = file.node.object;
-        self.will_change(file, &[self.metadata])?;
+        let noted = self.will_change(file, &[self.metadata])?;
         let mut memory = Cutter::new(list.memory.iter().cloned());
         for region in list.regions {
             let data: Vec<u8> = memory
@@ -346,6 +336,7 @@ impl Client {
                 Err(error) => return Err(error),
             }
         }
+        self.has_changed(&mut file.unsynced, noted);
         Ok(true)
     }
 
@@ -362,9 +353,10 @@ impl Client {
         append_lock: Option<&HeldAppendLock>,
     ) -> Result<bool, CallError> {
         let clock = StageClock::start(self.record_stages);
-        let servers = self.io_servers(distribution)?;
-        self.will_change(file, &servers)?;
         let (planned, mut calls) = self.data_calls(file, distribution, list, IoKind::Write)?;
+        let positions = planned.iter().map(|planned| planned.position);
+        let servers = self.servers_at(distribution, positions)?;
+        let noted = self.will_change(file, &servers)?;
         if let Some(append_lock) = append_lock
             && !self.rpc.put_under_append_lock(&mut calls, append_lock)?
         {
@@ -380,6 +372,7 @@ impl Client {
             let bytes = take_reply!(reply, ReplyBody::Transferred { bytes, .. } => bytes)?;
             planned.check_written(bytes)?;
         }
+        self.has_changed(&mut file.unsynced, noted);
         let object = file.node.object;
         let known = version(&file.node);
         let reached: Vec<Reach> = planned.iter().map(Planned::reach).collect();
@@ -408,9 +401,7 @@ impl Client {
         clock.next(&mut self.stages, "write: size");
         let version = version(&file.node);
         if let Some(version) = version {
-            let mut written = file
-                .written
-                .take()
+            let mut written = (file.unsynced.written.take())
                 .filter(|written| written.version == version)
                 .unwrap_or(Written {
                     end,
@@ -419,7 +410,7 @@ impl Client {
                     from,
                 });
             written.note((from, end), &reached);
-            file.written = Some(written);
+            file.unsynced.written = Some(written);
         }
         Ok(version == known)
     }
@@ -480,7 +471,15 @@ impl Client {
         &mut self,
         distribution: &Distribution,
     ) -> Result<Vec<usize>, CallError> {
-        let positions = 0..distribution.servers.len();
+        self.servers_at(distribution, 0..distribution.servers.len())
+    }
+
+    /// The servers at these positions of a distribution.
+    pub(super) fn servers_at(
+        &mut self,
+        distribution: &Distribution,
+        positions: impl Iterator<Item = usize>,
+    ) -> Result<Vec<usize>, CallError> {
         positions
             .map(|position| self.io_server(distribution, position))
             .collect()

@@ -27,12 +27,35 @@ impl Known {
     }
 }
 
+/// On which connections a server has replied since a change began. A connection is with one process, so with one boot of its host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Replied {
+    #[default]
+    Not,
+    On(ConnectionId),
+    /// On several, or on one that is not known any more.
+    Differently,
+}
+
+impl Replied {
+    pub(super) fn note(&mut self, connection: Option<ConnectionId>) {
+        *self = match (*self, connection) {
+            (Self::Not, Some(connection)) => Self::On(connection),
+            (Self::On(before), Some(connection)) if before == connection => Self::On(before),
+            _ => Self::Differently,
+        };
+    }
+}
+
 /// A client's connection to a server.
 pub(super) struct Link {
     pub(super) name: String,
     pub(super) addresses: String,
     pub(super) addr: Option<Addr>,
     pub(super) known: Option<Known>,
+    /// The connection on which that was found.
+    pub(super) known_of: Option<ConnectionId>,
+    pub(super) replied: Replied,
     /// The format of requests to it: the highest that both sides are known to speak.
     pub(super) format: u8,
     /// The connection on which the format was found: the server behind another connection may be another build.
@@ -55,6 +78,8 @@ impl Link {
             addresses: addresses.join(","),
             addr: None,
             known: None,
+            known_of: None,
+            replied: Replied::Not,
             format: FORMATS.highest,
             format_of: None,
         }

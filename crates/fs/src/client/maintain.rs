@@ -9,13 +9,14 @@ use causeway_wire::fs::{
 };
 
 use super::call::Call;
-use super::call_error::{CallError, done, only_asked, take_reply, unexpected_reply};
+use super::call_error::{CallError, done, object_name, only_asked, take_reply, unexpected_reply};
 use super::connection::Client;
 use super::file::{Version, version};
 use super::identity::Layout;
 use super::io::FORM_CHANGES;
 use super::nodes::{node, node_of};
 use super::rpc::Rpc;
+use super::unsynced::Unsynced;
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.
@@ -356,6 +357,19 @@ impl Client {
     pub fn commit(&mut self) -> Result<(), Error> {
         let call = Call::query(self.metadata, Operation::Commit);
         self.call_server("commit", call, done)
+    }
+
+    /// Makes a directory's attributes and names durable. Fails, once, if some of these changes were lost before.
+    pub fn sync_directory(
+        &mut self,
+        directory: ObjectId,
+        unsynced: &mut Unsynced,
+    ) -> Result<(), Error> {
+        self.commit()?;
+        self.check_losses(unsynced)
+            .map_err(|error| error.during("fsync", &object_name(directory)))?;
+        *unsynced = Unsynced::default();
+        Ok(())
     }
 
     /// Checks a batch of the name space, from `after` (`None` at first) on, and repairs it if `repair` is set. A

@@ -6,7 +6,7 @@
 //!
 //! Reading order: `connection` (what a client is), `call`, `call_error`, `numbers`, `rpc`, `pending` and `replies` (requests, replies, repetition), `session`, `link`, `node_files` and `changed_nodes` (files that have changed meanwhile), `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and `xattrs` (the name space), `transfer` (which bytes go where), `through` (long reads into ordinary memory), `io`
 //! (reading and writing), `append` (writing behind the end), `atomic` (atomic accesses), `pointer` (pointers that clients share), `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache`, `cached`, `change_scope`, `contention`, `leased` and `lease_thread` (names and
-//! attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing), `verifiers` and `losses` (writes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
+//! attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing), `unsynced`, `verifiers` and `losses` (changes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
 mod allocation;
 mod append;
@@ -55,6 +55,7 @@ mod stages;
 mod through;
 mod transfer;
 mod unacknowledged;
+mod unsynced;
 mod verifiers;
 mod xattrs;
 
@@ -64,7 +65,7 @@ pub use atomic::AtomicAccess;
 pub use cached::{CacheStamp, Era, Named};
 pub use connection::Client;
 pub(crate) use connection::Shared;
-pub use file::{CreateOptions, File, Unsynced};
+pub use file::{CreateOptions, File};
 pub use identity::Layout;
 pub use lease_cache::passing::{EntryTimes, Passed, PassedEntry};
 pub use leases::Leases;
@@ -75,3 +76,4 @@ pub use names::MANY;
 pub use options::{ClientOptions, own_identity};
 pub(crate) use rpc::Interrupter;
 pub use stages::Stage;
+pub use unsynced::Unsynced;

@@ -12,6 +12,7 @@ use super::call_error::{CallError, done, object_name, take_reply};
 use super::connection::Client;
 use super::file::{CreateOptions, File};
 use super::nodes::{check_entry, node, node_of, node_of_kind};
+use super::unsynced::{Changed, Unsynced};
 use crate::Error;
 
 /// Changes that [`Client::create_many`] and similar calls keep in flight, each in a session slot of its own: the metadata
@@ -568,16 +569,37 @@ impl Client {
             .map_err(|error| error.during("readdir", &object_name(directory)))
     }
 
-    /// Changes attributes.
+    /// Changes attributes. Times, and modes that only add permissions, are durable with the next sync.
     pub fn set_attributes(
         &mut self,
         object: ObjectId,
         set: SetAttributes,
     ) -> Result<Attributes, Error> {
+        self.set_attributes_noting(object, set, &mut Unsynced::default())
+    }
+
+    /// Changes attributes of a file. The file's next fsync makes them durable, and fails if they were lost meanwhile.
+    pub fn set_attributes_of(&mut self, file: &mut File, set: SetAttributes) -> Result<(), Error> {
+        let object = file.node.object;
+        file.node.attributes = self.set_attributes_noting(object, set, &mut file.unsynced)?;
+        Ok(())
+    }
+
+    /// Changes attributes, and notes for [`File::resume`] or [`Client::sync_directory`] what they need to know of that.
+    pub fn set_attributes_noting(
+        &mut self,
+        object: ObjectId,
+        set: SetAttributes,
+        unsynced: &mut Unsynced,
+    ) -> Result<Attributes, Error> {
+        let noted = self
+            .will_change_what(unsynced, &[self.metadata], Changed::Attributes)
+            .map_err(|error| error.during("setattr", &object_name(object)))?;
         let operation = Operation::SetAttributes { object, set };
         let found = |node| node_of(object, node);
-        self.mutate_node("setattr", &object_name(object), operation, found)
-            .map(|node| node.attributes)
+        let node = self.mutate_node("setattr", &object_name(object), operation, found)?;
+        self.has_changed(unsynced, noted);
+        Ok(node.attributes)
     }
 }
 

@@ -64,6 +64,7 @@ impl Rpc {
                 return;
             }
             Outcome::Reply(reply, granted) => {
+                self.note_reply(server);
                 // An I/O server grants no capabilities, and its replies must not replace good ones.
                 if server == self.metadata {
                     self.keep_capability(granted.capability, attempt.sent);

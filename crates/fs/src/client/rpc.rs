@@ -25,7 +25,7 @@ use super::call_error::CallError;
 use super::held_capabilities::Capabilities;
 use super::identity::Layout;
 use super::leases::Leases;
-use super::link::{Known, Link};
+use super::link::{Known, Link, Replied};
 use super::node_files::NodeFiles;
 use super::numbers::random_number;
 use super::pending::{Attempt, PendingCall, State, results};
@@ -239,6 +239,32 @@ impl Rpc {
     pub(super) fn set_known(&mut self, server: usize, known: Option<Known>) {
         if let Some(link) = self.links.get_mut(server) {
             link.known = known;
+            link.known_of = link.addr.and_then(|addr| self.bmi.connection(addr));
+        }
+    }
+
+    /// Begins to note on which connections these servers reply.
+    pub(super) fn watch_replies(&mut self, servers: &[usize]) {
+        for &server in servers {
+            if let Some(link) = self.links.get_mut(server) {
+                link.replied = Replied::Not;
+            }
+        }
+    }
+
+    pub(super) fn note_reply(&mut self, server: usize) {
+        if let Some(link) = self.links.get_mut(server) {
+            let connection = link.addr.and_then(|addr| self.bmi.connection(addr));
+            link.replied.note(connection);
+        }
+    }
+
+    /// Whether a server has replied on one connection alone since then, and whether what is known of it was found on that connection.
+    pub(super) fn replied_on_one(&self, server: usize) -> Option<bool> {
+        let link = self.links.get(server)?;
+        match link.replied {
+            Replied::On(connection) => Some(link.known_of == Some(connection)),
+            Replied::Not | Replied::Differently => None,
         }
     }
 

@@ -1,8 +1,8 @@
-//! Whether written bytes may have been lost with a server's power before an fsync.
+//! Whether changes may have been lost with a server's power before an fsync.
 //!
 //! A write is acknowledged from the server's page cache. If the server's host then loses power and comes
-//! back, a later fsync finds nothing left to flush and would succeed. So a client remembers each server's boot
-//! identity from before its first write there, and compares it again after a flush: the write verifier of NFS. A server process that was merely restarted keeps its host's page
+//! back, a later fsync finds nothing left to flush and would succeed. So a file's record of what was not synced has each server's boot
+//! identity from before the first such change there, and it is compared after a flush: the write verifier of NFS. A server process that was merely restarted keeps its host's page
 //! cache, and the identity. The same holds for the metadata server, which keeps small files.
 //!
 //! A failed sync causes the same loss: the kernel reports it once, and the bytes that it should have written are lost for all
@@ -15,7 +15,7 @@ use causeway_wire::fs::Generation;
 
 use super::link::Known;
 
-/// A server's unsynced writes are not lost as long as its verifier stays the same.
+/// A server's unsynced changes are not lost as long as its verifier stays the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verifier {
     /// The boot of the server's host; 0 if it is not known.
@@ -25,7 +25,7 @@ pub(super) struct Verifier {
     failed_syncs: u64,
 }
 
-/// How unsynced writes were lost.
+/// How unsynced changes were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     /// The host was rebooted, and what it had in memory only is gone.
@@ -44,49 +44,30 @@ impl fmt::Display for Loss {
     }
 }
 
-/// The servers' verifiers as last received.
-#[derive(Debug, Default)]
-pub(super) struct Verifiers {
-    /// The verifiers by the server's index in the configuration.
-    known: Vec<Option<Verifier>>,
-    losses: u64,
-    /// The last loss, with the server's index.
-    pub(super) last: Option<(usize, Loss)>,
-}
-
-impl Verifiers {
-    /// The number of times that unsynced writes were found lost. Bytes written at a lower count may be lost.
-    pub(super) fn losses(&self) -> u64 {
-        self.losses
+impl Verifier {
+    pub(super) fn of(known: &Known) -> Self {
+        Self {
+            boot: known.boot,
+            generation: known.target.generation,
+            failed_syncs: known.failed_syncs,
+        }
     }
 
-    /// Records a server's report of its host and disk.
-    pub(super) fn observe(&mut self, server: usize, found: Verifier) {
-        if self.known.len() <= server {
-            self.known.resize(server + 1, None);
-        }
-        if let Some(known) = self.known[server]
-            && known != found
-        {
-            let loss = if known.generation != found.generation {
-                Loss::OtherDirectory
-            } else if known.boot != found.boot {
-                Loss::Reboot
-            } else {
-                Loss::FailedSync
-            };
-            self.losses += 1;
-            self.last = Some((server, loss));
-        }
-        self.known[server] = Some(found);
+    /// Whether this is the verifier of a later boot from its beginning on: no sync has failed. If one has, a change that was made before this verifier was received
+    /// may be lost.
+    pub(super) fn is_whole_boot_after(&self, earlier: &Self) -> bool {
+        self.failed_syncs == 0 && (self.boot, self.generation) != (earlier.boot, earlier.generation)
     }
-}
 
-pub(super) fn verifier_of(known: &Known) -> Verifier {
-    Verifier {
-        boot: known.boot,
-        generation: known.target.generation,
-        failed_syncs: known.failed_syncs,
+    /// How changes that were made under this verifier were lost by the time of another one; `None` if they were not.
+    pub(super) fn loss(&self, now: &Self) -> Option<Loss> {
+        if self.generation != now.generation {
+            Some(Loss::OtherDirectory)
+        } else if self.boot != now.boot {
+            Some(Loss::Reboot)
+        } else {
+            (self.failed_syncs != now.failed_syncs).then_some(Loss::FailedSync)
+        }
     }
 }
 
@@ -95,36 +76,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_boot_is_a_loss_and_the_first_one_seen_is_none() {
-        let mut verifiers = Verifiers::default();
+    fn changes_are_lost_with_a_boot_a_failed_sync_and_a_directory() {
         let host = |boot, failed_syncs| Verifier {
             boot,
             generation: Generation(1),
             failed_syncs,
         };
-        verifiers.observe(2, host(7, 0));
-        verifiers.observe(2, host(7, 0));
-        assert_eq!(verifiers.losses(), 0);
-        verifiers.observe(2, host(8, 0));
-        verifiers.observe(0, host(8, 5));
-        assert_eq!(
-            (verifiers.losses(), verifiers.last),
-            (1, Some((2, Loss::Reboot)))
-        );
-        verifiers.observe(0, host(8, 6));
-        assert_eq!(
-            (verifiers.losses(), verifiers.last),
-            (2, Some((0, Loss::FailedSync)))
-        );
+        assert_eq!(host(7, 0).loss(&host(7, 0)), None);
+        assert_eq!(host(7, 0).loss(&host(8, 0)), Some(Loss::Reboot));
+        assert_eq!(host(8, 5).loss(&host(8, 6)), Some(Loss::FailedSync));
         // Another directory contains none of the bytes that were written to the earlier one.
         let other = Verifier {
             generation: Generation(2),
             ..host(8, 6)
         };
-        verifiers.observe(0, other);
-        assert_eq!(
-            (verifiers.losses(), verifiers.last),
-            (3, Some((0, Loss::OtherDirectory)))
-        );
+        assert_eq!(host(8, 6).loss(&other), Some(Loss::OtherDirectory));
     }
 }

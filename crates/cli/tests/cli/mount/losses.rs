@@ -1,12 +1,15 @@
 //! What fsync on a mount reports of files that were written, closed, and opened again after their servers had lost power or were killed.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::Write;
-use std::path::PathBuf;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use causeway_fs::config::{Configuration, Durability};
 use causeway_fs::sabotage;
 use causeway_testkit::power::{self, Disk};
+use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 use rustix::process::{getgid, getuid};
 
@@ -191,6 +194,145 @@ fn fsync_of_a_file_that_was_closed_before_its_servers_were_killed_makes_it_durab
     for (name, len) in files {
         assert!(
             std::fs::read(cluster.at(name)).unwrap() == content(len),
+            "{name}"
+        );
+    }
+}
+
+/// What a mount that has cached nothing sees of a file's time and mode.
+fn attributes(cluster: &Cluster, name: &str) -> (SystemTime, u32) {
+    let config = cluster.directory.path().join("causeway.toml");
+    let other = mount(&cluster.directory, &config);
+    let found = std::fs::metadata(other.at(name)).unwrap();
+    (found.modified().unwrap(), found.mode() & 0o777)
+}
+
+#[test]
+fn fsync_reports_once_that_attributes_were_lost() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    let set_time = |path: &Path| {
+        let to = Timespec {
+            tv_sec: 1_000_000_000,
+            tv_nsec: 0,
+        };
+        let times = Timestamps {
+            last_access: to,
+            last_modification: to,
+        };
+        let flags = rustix::fs::AtFlags::empty();
+        rustix::fs::utimensat(rustix::fs::CWD, path, &times, flags).unwrap();
+    };
+    let set_mode = |path: &Path| {
+        std::fs::set_permissions(path, Permissions::from_mode(0o777)).unwrap();
+    };
+    let names = ["closed", "mode", "open", "directory"];
+    std::fs::create_dir(cluster.at("directory")).unwrap();
+    let mut open = None;
+    for name in ["untouched", "closed", "mode", "open"] {
+        let mut file = File::create(cluster.at(name)).unwrap();
+        file.write_all(&content(SMALL)).unwrap();
+        file.sync_all().unwrap();
+        open = Some(file);
+    }
+    let set_all = |cluster: &Cluster| {
+        for name in names {
+            match name {
+                "mode" => set_mode(&cluster.at(name)),
+                _ => set_time(&cluster.at(name)),
+            }
+        }
+    };
+    let is_set = |cluster: &Cluster, name| {
+        let (modified, mode) = attributes(cluster, name);
+        match name {
+            "mode" => mode == 0o777,
+            _ => modified == time,
+        }
+    };
+    set_all(&cluster);
+    cluster.lose_power();
+    for name in names {
+        assert!(!is_set(&cluster, name), "{name}");
+        let file = match name {
+            "open" => open.take().unwrap(),
+            _ => File::open(cluster.at(name)).unwrap(),
+        };
+        assert!(is_lost(file.sync_all()), "{name}");
+        file.sync_all().unwrap();
+    }
+    File::open(cluster.at("untouched"))
+        .unwrap()
+        .sync_all()
+        .unwrap();
+    set_all(&cluster);
+    for name in names {
+        File::open(cluster.at(name)).unwrap().sync_all().unwrap();
+    }
+    cluster.lose_power();
+    for name in names {
+        assert!(is_set(&cluster, name), "{name}");
+        File::open(cluster.at(name)).unwrap().sync_all().unwrap();
+    }
+}
+
+/// Also if the file got another name before it is synced, has several, or none any more.
+#[test]
+fn fsync_reports_a_loss_once_by_whatever_name_the_file_is_synced() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let mut unlinked = None;
+    for name in ["renamed", "linked", "unlinked"] {
+        let mut file = File::create(cluster.at(name)).unwrap();
+        file.sync_all().unwrap();
+        file.write_all(&content(LARGE)).unwrap();
+        unlinked = Some(file);
+    }
+    std::fs::rename(cluster.at("renamed"), cluster.at("now")).unwrap();
+    std::fs::hard_link(cluster.at("linked"), cluster.at("second")).unwrap();
+    std::fs::remove_file(cluster.at("unlinked")).unwrap();
+    cluster.lose_power();
+    for name in ["now", "second", "unlinked"] {
+        let file = match name {
+            "unlinked" => unlinked.take().unwrap(),
+            _ => File::options().write(true).open(cluster.at(name)).unwrap(),
+        };
+        assert!(is_lost(file.sync_all()), "{name}");
+        file.set_len(0).unwrap();
+        (&file).write_all(&content(LARGE)).unwrap();
+        file.sync_all().unwrap();
+    }
+}
+
+/// Bytes that were written after a loss, which nobody has noticed before, are not lost.
+#[test]
+fn fsync_does_not_report_a_loss_from_before_the_file_was_written() {
+    if !can_mount() {
+        return;
+    }
+    let mut cluster = Cluster::new();
+    let files = [("small", SMALL), ("large", LARGE)];
+    for (name, len) in files {
+        let mut file = File::create(cluster.at(name)).unwrap();
+        file.write_all(&content(len)).unwrap();
+        file.sync_all().unwrap();
+    }
+    cluster.lose_power();
+    for (name, len) in files {
+        let path = cluster.at(name);
+        let mut file = File::options().write(true).open(path).unwrap();
+        file.write_all(&vec![8; len]).unwrap();
+        file.sync_all().unwrap();
+    }
+    cluster.lose_power();
+    for (name, len) in files {
+        assert!(
+            std::fs::read(cluster.at(name)).unwrap() == vec![8; len],
             "{name}"
         );
     }

@@ -9,7 +9,7 @@ use crate::meta::store::View;
 
 /// Whether a synced file system's acknowledgement of the operation promises that it is durable; `state` is the one before it. Bytes that were
 /// written, and the size that a file has with them, are promised by fsync, as with any file system, also of files whose content is beside their
-/// metadata: fsync notices if the metadata server has lost power since, as with the I/O servers. Attributes are promised only if access is taken away: who relies on that,
+/// metadata: fsync notices if the metadata server has lost power since, as with the I/O servers, also for attributes. Attributes are promised only if access is taken away: who relies on that,
 /// and writes afterwards what others must not see, is not to find it undone.
 pub(super) fn is_promised(state: &dyn View, operation: &Operation) -> bool {
     match operation {
