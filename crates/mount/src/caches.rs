@@ -1,9 +1,8 @@
 //! What this mount and the kernel cache of names and attributes, by leases.
 //!
-//! The kernel caches attributes and names for as long as their leases are good, and is told when one ends. It cannot always be told in time: of an object that
-//! it may be about to learn of, and of a name that it may be looking up again. These it gets only with a reply with which it deals under the lock of the
-//! directory, as it does with the first one about a name, with that about a missing one, and with that to a change; then it is told under the same lock.
-//! All other names are cached in this process: the kernel asks for them each time, which costs no request to a server.
+//! The kernel caches attributes and names for as long as their leases are good, and is told when one ends. It cannot always be told in time of attributes of an object that
+//! it may be about to learn of. These it gets only with a reply with which it deals under the lock of the directory, as it does with the first one about a name,
+//! with that about a missing one, and with that to a change; then it is told under the same lock. All other attributes are cached in this process: the kernel asks for them each time, which costs no request to a server.
 
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use causeway_wire::fs::{Body, DistributionHint, Node, Reach};
+use causeway_wire::fs::{Body, DistributionHint, Node};
 
 use super::call_error::CallError;
 use super::held_state::Held;
 use super::nodes::node_of;
-use super::unsynced::Unsynced;
+use super::unsynced::{Unsynced, Version};
 
 /// An open file: an object and its node. It is removed with its last name, unless it was opened to be held
 /// ([`Client::open_held`](super::Client::open_held)): then the metadata server keeps it as long as this value, or a clone of it, exists.
@@ -116,54 +116,6 @@ impl File {
         Ok(())
     }
 }
-
-/// The bytes that a handle has written since its last fsync.
-#[derive(Debug, Clone)]
-pub(super) struct Written {
-    /// The byte behind the last one written.
-    pub(super) end: u64,
-    /// The last truncation before these writes.
-    pub(super) version: Version,
-    /// How far each datafile was written.
-    pub(super) reached: Vec<Reach>,
-    /// All bytes from here to `end` were written.
-    pub(super) from: u64,
-}
-
-impl Written {
-    /// Adds a write of all bytes from `from` to `end`.
-    pub(super) fn note(&mut self, (from, end): (u64, u64), reached: &[Reach]) {
-        self.from = match from <= self.end && self.from <= end {
-            true => self.from.min(from),
-            false => self.from.max(from),
-        };
-        self.end = self.end.max(end);
-        for reach in reached {
-            let mut known = self.reached.iter_mut();
-            match known.find(|known| known.position == reach.position) {
-                Some(known) => known.end = known.end.max(reach.end),
-                None => self.reached.push(*reach),
-            }
-        }
-    }
-}
-
-impl Written {
-    /// Both of these: writes before the last truncation do not matter.
-    pub(super) fn with(self, other: Self) -> Self {
-        if self.version != other.version {
-            return match self.version.0 < other.version.0 {
-                true => other,
-                false => self,
-            };
-        }
-        let mut both = self;
-        both.note((other.from, other.end), &other.reached);
-        both
-    }
-}
-
-pub(super) type Version = (u64, Option<u64>);
 
 /// The version of the last truncation of a striped file, and whether it is still to be completed.
 pub(super) fn version(node: &Node) -> Option<Version> {

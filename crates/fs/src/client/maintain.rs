@@ -11,12 +11,12 @@ use causeway_wire::fs::{
 use super::call::Call;
 use super::call_error::{CallError, done, object_name, only_asked, take_reply, unexpected_reply};
 use super::connection::Client;
-use super::file::{Version, version};
+use super::file::version;
 use super::identity::Layout;
 use super::io::FORM_CHANGES;
 use super::nodes::{node, node_of};
 use super::rpc::Rpc;
-use super::unsynced::Unsynced;
+use super::unsynced::{Unsynced, Version};
 use crate::Error;
 
 /// Datafiles that one step of [`Client::orphans`] checks.

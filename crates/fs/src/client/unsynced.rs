@@ -1,6 +1,7 @@
 //! What was changed in a file and not synced, as the file's next fsync has to know of it.
 
-use super::file::Written;
+use causeway_wire::fs::Reach;
+
 use super::verifiers::Verifier;
 
 /// The changes of a file that no fsync has made durable.
@@ -103,9 +104,56 @@ impl Unsynced {
     }
 }
 
+/// The bytes that a handle has written since its last fsync.
+#[derive(Debug, Clone)]
+pub(super) struct Written {
+    /// The byte behind the last one written.
+    pub(super) end: u64,
+    /// The last truncation before these writes.
+    pub(super) version: Version,
+    /// How far each datafile was written.
+    pub(super) reached: Vec<Reach>,
+    /// All bytes from here to `end` were written.
+    pub(super) from: u64,
+}
+
+impl Written {
+    /// Adds a write of all bytes from `from` to `end`.
+    pub(super) fn note(&mut self, (from, end): (u64, u64), reached: &[Reach]) {
+        self.from = match from <= self.end && self.from <= end {
+            true => self.from.min(from),
+            false => self.from.max(from),
+        };
+        self.end = self.end.max(end);
+        for reach in reached {
+            let mut known = self.reached.iter_mut();
+            match known.find(|known| known.position == reach.position) {
+                Some(known) => known.end = known.end.max(reach.end),
+                None => self.reached.push(*reach),
+            }
+        }
+    }
+
+    /// Both of these: writes before the last truncation do not matter.
+    pub(super) fn with(self, other: Self) -> Self {
+        if self.version != other.version {
+            return match self.version.0 < other.version.0 {
+                true => other,
+                false => self,
+            };
+        }
+        let mut both = self;
+        both.note((other.from, other.end), &other.reached);
+        both
+    }
+}
+
+/// The last truncation of a striped file, and one that is still to be completed.
+pub(super) type Version = (u64, Option<u64>);
+
 #[cfg(test)]
 mod tests {
-    use causeway_wire::fs::{Reach, Target};
+    use causeway_wire::fs::Target;
 
     use super::*;
     use crate::client::link::Known;

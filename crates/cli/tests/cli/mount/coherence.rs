@@ -166,8 +166,6 @@ fn what_was_just_seen_or_made_needs_no_request() {
     let mount = Mounted::new(&stand);
     let mut round = 0;
     crate::stand::until("names are seen while the mount is stopped", || {
-        // The kernel uses a directory's name that it has cached as long as the first lease on it
-        // lasts.
         round += 1;
         let sub = mount.at(&format!("sub-{round}"));
         fs::create_dir(&sub).unwrap();
@@ -182,6 +180,80 @@ fn what_was_just_seen_or_made_needs_no_request() {
         assert!(expected[2].is_none());
         // If not, a lease has expired before, and the next round shows it.
         while_stopped(&[mount.pid()], looks) == Some(expected)
+    });
+}
+
+/// A file system whose leases last as short as they may.
+fn with_short_leases() -> Stand {
+    let mut stand = Stand::new();
+    stand.start_again(None, |config| {
+        format!("{config}\n[leases]\ntime = \"1s\"\n")
+    });
+    stand
+}
+
+/// Also of directories that programs use for longer than a lease lasts.
+#[test]
+fn names_that_were_looked_up_again_need_no_request() {
+    if !can_mount() {
+        return;
+    }
+    let stand = with_short_leases();
+    let mount = Mounted::new(&stand);
+    let file = mount.at("sub/in/file");
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(&file, "x").unwrap();
+    crate::stand::until("names are seen while the mount is stopped", || {
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+        let expected = look(&file);
+        let path = file.clone();
+        // If not, a lease has expired before, and the next round shows it.
+        while_stopped(&[mount.pid()], move || look(&path)) == Some(expected)
+    });
+}
+
+/// The kernel may process replies about a name after it was told to forget the name.
+#[test]
+fn what_is_looked_at_without_a_pause_is_seen_renamed() {
+    if !can_mount() {
+        return;
+    }
+    let stand = with_short_leases();
+    let [changer, viewer] = [Mounted::new(&stand), Mounted::new(&stand)];
+    for name in ["dir/one/in", "dir/other", "file/one", "file/other"] {
+        fs::create_dir_all(changer.at(name)).unwrap();
+    }
+    let path = |mount: &Mounted, kind: &str, at: usize| {
+        mount.at(&format!("{kind}/{}/it", ["one", "other"][at]))
+    };
+    fs::rename(changer.at("dir/one/in"), path(&changer, "dir", 0)).unwrap();
+    fs::write(path(&changer, "file", 0), "x").unwrap();
+    let has_ended = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for kind in ["dir", "file", "dir", "file"] {
+            let (viewer, has_ended) = (&viewer, &has_ended);
+            scope.spawn(move || {
+                while !has_ended.load(std::sync::atomic::Ordering::Relaxed) {
+                    look(&path(viewer, kind, 0));
+                    look(&path(viewer, kind, 1));
+                }
+            });
+        }
+        let mut wrong = Vec::new();
+        for round in 0..40 {
+            let pause = [0, 5, 50, 300, 1100][round % 5];
+            std::thread::sleep(std::time::Duration::from_millis(pause));
+            for kind in ["dir", "file"] {
+                let [from, to] = [round % 2, 1 - round % 2];
+                fs::rename(path(&changer, kind, from), path(&changer, kind, to)).unwrap();
+                let seen = [from, to].map(|at| look(&path(&viewer, kind, at)).is_some());
+                if seen != [false, true] {
+                    wrong.push((round, kind, seen));
+                }
+            }
+        }
+        has_ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(wrong, []);
     });
 }
 
