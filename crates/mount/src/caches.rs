@@ -19,6 +19,9 @@ use crate::clients::User;
 use crate::inodes::Inodes;
 use crate::kernel_cache::KernelCache;
 
+/// What a name stands for, and whether its attributes were cached when they were read.
+type Target = (ObjectId, Option<CacheStamp>);
+
 /// See the module.
 pub(crate) struct Caches {
     leases: Arc<Leases>,
@@ -126,6 +129,11 @@ impl Caches {
             .forget(object, count, || self.leases.note_known(object, false));
     }
 
+    /// The kernel is about to get an access control list of an object.
+    pub(crate) fn note_list(&self, object: ObjectId) {
+        self.inodes.note_list(object);
+    }
+
     /// Replies to the kernel, with the time for which it may cache the attributes: as long as the lease is good by which they are cached,
     /// if they are.
     pub(crate) fn reply_with(
@@ -143,11 +151,12 @@ impl Caches {
     pub(crate) fn reply_with_entry(
         &self,
         (directory, name): (ObjectId, &[u8]),
-        target: Option<(ObjectId, Option<CacheStamp>)>,
+        target: Option<Target>,
         is_changed: bool,
         reply: impl FnOnce(&EntryTimes),
     ) {
-        let is_new = target.is_none_or(|(object, _)| self.inodes.give(object));
+        let given = target.map(|(object, _)| self.inodes.give(object));
+        let is_new = given.is_none_or(|given| given.is_new);
         let entry = PassedEntry {
             directory,
             name,
@@ -155,10 +164,41 @@ impl Caches {
             is_locked: is_new || is_changed,
             is_made: is_changed,
             is_private: self.is_private,
+            is_known: given.is_some_and(|given| given.is_known),
+            keeps_list: given.is_some_and(|given| given.keeps_list),
         };
         self.pass_on(&[entry], |times| {
             reply(&times.first().copied().unwrap_or_default());
         });
+    }
+
+    /// Replies to the kernel with names that a directory has, with which it deals under the directory's lock, and what they stand for. `reply` gets the times for which it may cache each, and
+    /// returns how many of them had room in the reply.
+    pub(crate) fn reply_with_entries(
+        &self,
+        directory: ObjectId,
+        names: &[(&[u8], Target)],
+        reply: impl FnOnce(&[EntryTimes]) -> usize,
+    ) {
+        let entry = |&(name, target): &(_, Target)| {
+            let given = self.inodes.give(target.0);
+            PassedEntry {
+                directory,
+                name,
+                target: Some(target),
+                is_locked: true,
+                is_made: false,
+                is_private: self.is_private,
+                is_known: given.is_known,
+                keeps_list: given.keeps_list,
+            }
+        };
+        let entries: Vec<PassedEntry<'_>> = names.iter().map(entry).collect();
+        let mut given = 0;
+        self.pass_on(&entries, |times| given = reply(times));
+        for (_, (object, _)) in names.iter().skip(given) {
+            self.inodes.take_back(*object);
+        }
     }
 
     /// Passes names on, each with the times for which the kernel may cache it. Without a lease, that waits while the kernel may still give a name the time of a former one.

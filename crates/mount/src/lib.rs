@@ -7,7 +7,7 @@
 //!
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
 //! the kernel), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes and access control lists), `clients` (which client carries them out, for whom, and for how long), `caches` (names and attributes under leases) with `contents` (what the kernel has read of files),
-//! `open_files` (the open files of this mount) with `unsynced` (what was closed, or given attributes, before it was synced), `buffers` (memory that content passes through), `read_ahead`, `listing` (directories that are being read) and `ahead` (which of their names are looked up before the kernel asks), `locks` with `lock_flags` (whether `flock` asks for them), `lock_handles` (what ends with an open file) and `signals` (of programs that wait), `attributes` (attributes and error numbers as the kernel has them).
+//! `open_files` (the open files of this mount) with `unsynced` (what was closed, or given attributes, before it was synced), `buffers` (memory that content passes through), `read_ahead`, `listing` (directories that are being read), `listed` (with what their names stand for) and `ahead` (which of their names are looked up before the kernel asks), `locks` with `lock_flags` (whether `flock` asks for them), `lock_handles` (what ends with an open file) and `signals` (of programs that wait), `attributes` (attributes and error numbers as the kernel has them).
 //!
 //! `docs/mount.md` describes what programs can rely on. The mount caches no writes: all written
 //! data is at the servers when `write` returns.
@@ -23,6 +23,7 @@ mod contents;
 mod forgotten;
 mod inodes;
 mod kernel_cache;
+mod listed;
 mod listing;
 mod lock_flags;
 mod lock_handles;

@@ -26,8 +26,11 @@ pub(crate) struct Listing {
     has_begun: bool,
 }
 
+/// The position behind `.` and `..`.
+pub(crate) const DOTS: u64 = 2;
+
 /// `.` and `..` of a directory.
-fn dots(directory: ObjectId) -> [Entry; 2] {
+fn dots(directory: ObjectId) -> [Entry; DOTS as usize] {
     let parent = match directory {
         ObjectId::ROOT => directory,
         _ => UNKNOWN,

@@ -17,7 +17,7 @@ use crate::caches::Caches;
 use crate::clients::{Clients, User};
 use crate::contents::Contents;
 use crate::forgotten::Forgotten;
-use crate::listing::Listing;
+use crate::listing::{DOTS, Listing};
 use crate::lock_handles::LockHandles;
 use crate::open_files::{Access, Handle, OpenFiles, Shared};
 use crate::signals::Waits;
@@ -25,7 +25,6 @@ use crate::stored::StoredBytes;
 
 /// Most entries of a directory in one request.
 const PAGE: u32 = 1000;
-
 /// A mounted file system, without its connection to the kernel.
 pub(crate) struct Mounted {
     pub(crate) clients: Clients,
@@ -102,7 +101,7 @@ impl Mounted {
     }
 
     /// What a name stands for. How much of a file with holes is stored only [`Mounted::attributes`] says.
-    fn looked_up(&self, node: &Node, seen: Option<CacheStamp>) -> Shown {
+    pub(crate) fn looked_up(&self, node: &Node, seen: Option<CacheStamp>) -> Shown {
         let has_holes = matches!(node.body, Body::Striped { sparse: true, .. });
         Shown {
             seen: seen.filter(|_| !has_holes),
@@ -163,7 +162,7 @@ impl Mounted {
     }
 
     /// An object's node, which may be cached.
-    fn node(&self, object: ObjectId) -> Outcome<(Node, Option<CacheStamp>)> {
+    pub(crate) fn node(&self, object: ObjectId) -> Outcome<(Node, Option<CacheStamp>)> {
         match self.caches.node(object) {
             Some((node, seen)) => Ok((node, Some(seen))),
             None => self.clients.own(|client| client.stat_object_cached(object)),
@@ -526,9 +525,9 @@ impl Mounted {
                 if !take(position, entry) {
                     return Ok(());
                 }
-                taken = true;
+                taken |= position > DOTS;
             }
-            // Entries that are here already go to the program before the server is asked for more.
+            // Names that are here already go to the program before the server is asked for more.
             let Some(after) = listing.more().filter(|_| !taken) else {
                 return Ok(());
             };

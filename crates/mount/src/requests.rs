@@ -16,8 +16,8 @@ use causeway_wire::fs::{
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen, ReplyStatfs,
-    ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyLock, ReplyLseek, ReplyOpen,
+    ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
 use crate::attributes::{Failed, Outcome, Shown, file_type, for_kernel, timestamp};
@@ -181,6 +181,9 @@ impl Filesystem for RequestHandler {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         for wanted in [
             InitFlags::FUSE_PARALLEL_DIROPS,
+            // Listings come with what their names stand for, at their beginning and where programs ask for the names.
+            InitFlags::FUSE_DO_READDIRPLUS,
+            InitFlags::FUSE_READDIRPLUS_AUTO,
             InitFlags::FUSE_ATOMIC_O_TRUNC,
             InitFlags::FUSE_AUTO_INVAL_DATA,
             InitFlags::FUSE_POSIX_LOCKS,
@@ -651,6 +654,25 @@ impl Filesystem for RequestHandler {
             Ok(()) => reply.ok(),
             Err(failed) => reply.error(failed.into()),
         }
+    }
+
+    fn readdirplus(
+        &self,
+        request: &Request,
+        inode: INodeNo,
+        handle: FileHandle,
+        offset: u64,
+        reply: ReplyDirectoryPlus,
+    ) {
+        let directory = object(inode);
+        let listed = self
+            .mounted
+            .list_looked_up(user(request), directory, handle.0, offset);
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(failed) => return reply.error(failed.into()),
+        };
+        self.mounted.reply_listed(directory, &listed, reply);
     }
 
     fn releasedir(

@@ -1,6 +1,6 @@
 //! Extended attributes, as the kernel requests them.
 
-use causeway_wire::fs::{AclKind, Errno, ObjectId, SetXattrMode};
+use causeway_wire::fs::{AclKind, Errno, Kind, Node, ObjectId, SetXattrMode};
 
 use crate::attributes::{Failed, Outcome};
 use crate::clients::User;
@@ -72,13 +72,22 @@ impl Mounted {
         size: u32,
         reply: impl FnOnce(Outcome<XattrReply>),
     ) {
-        if AclKind::of_xattr(name) != Some(AclKind::Access) {
+        let kind = AclKind::of_xattr(name);
+        if kind.is_some() {
+            self.caches.note_list(object);
+        }
+        if kind != Some(AclKind::Access) {
             return reply(self.xattr(user, object, name, size));
         }
         // The kernel keeps a list until the lease of the attributes ends or it asks for them again. A list that was read without a lease
         // may have changed before there was one.
         let node = || self.caches.node(object).map(|(node, _)| node);
         let before = node();
+        // It has no list from a time without a lease, or it would not ask. Of a directory it may have the default list.
+        let is_directory = |node: &Node| node.attributes.kind == Kind::Directory;
+        if before.as_ref().is_some_and(|node| !is_directory(node)) {
+            self.caches.note_known(object);
+        }
         reply(self.xattr(user, object, name, size));
         if before.is_none() || node() != before {
             self.caches.forget(object);

@@ -66,9 +66,18 @@ impl Client {
             .map_err(|error| error.during("stat", name))
     }
 
-    /// Looks names in a directory up as [`Client::stat_cached`] does, with many requests in flight, so that they are cached. A name that does not
-    /// exist is no error; if names cannot be looked up, the first of these errors is returned.
-    pub fn stat_all_cached(&mut self, directory: ObjectId, names: &[Vec<u8>]) -> Result<(), Error> {
+    /// Looks names in a directory up as [`Client::stat_cached`] does, with many requests in flight, so that they are cached. Returns what each refers to, `None` for one that does not
+    /// exist; if names cannot be looked up, the first of these errors is returned.
+    #[expect(
+        clippy::type_complexity,
+        reason = "that of `stat_cached`, for each name"
+    )]
+    pub fn stat_all_cached(
+        &mut self,
+        directory: ObjectId,
+        names: &[Vec<u8>],
+    ) -> Result<Vec<Option<(Node, Option<CacheStamp>)>>, Error> {
+        let mut all = Vec::with_capacity(names.len());
         for names in names.chunks(LOOKUPS) {
             let asked = self.rpc.ask();
             let calls = names.iter().map(|name| {
@@ -79,15 +88,15 @@ impl Client {
             let replies = self.rpc.call_all_leased(calls.collect());
             for ((reply, lease), name) in replies.into_iter().zip(names) {
                 let found = reply.and_then(node);
-                self.keep_name(asked, (directory, name), &found, lease.as_ref());
-                if let Err(error) = found
-                    && error.errno != Errno::ENOENT
-                {
-                    return Err(error.during("stat", name));
+                let seen = self.keep_name(asked, (directory, name), &found, lease.as_ref());
+                match found {
+                    Ok(found) => all.push(Some((found, seen))),
+                    Err(error) if error.errno == Errno::ENOENT => all.push(None),
+                    Err(error) => return Err(error.during("stat", name)),
                 }
             }
         }
-        Ok(())
+        Ok(all)
     }
 
     /// As [`Client::stat_object`], and caches the object in the same way.

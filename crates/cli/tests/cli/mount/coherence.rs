@@ -8,7 +8,7 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
-use super::{Mounted, can_mount};
+use super::{Mounted, can_mount, shell};
 use crate::stand::{Stand, send};
 
 /// A look at a name, or that there is nothing.
@@ -210,6 +210,44 @@ fn names_that_were_looked_up_again_need_no_request() {
         // If not, a lease has expired before, and the next round shows it.
         while_stopped(&[mount.pid()], move || look(&path)) == Some(expected)
     });
+}
+
+/// A listing brings what its names stand for. It comes with attributes of the present, beside which the kernel may keep lists of the past.
+#[test]
+fn what_is_listed_after_a_time_without_leases_is_what_others_have_made_of_it() {
+    if !can_mount() {
+        return;
+    }
+    let stand = with_short_leases();
+    let [changer, viewer] = [Mounted::new(&stand), Mounted::new(&stand)];
+    shell(
+        changer.path(),
+        "mkdir sub; for i in $(seq 300); do echo $i >sub/$i; done; setfacl -m u:1:r sub/1",
+    );
+    let see = "ls -lL sub | sed 's/^\\(.\\{11\\}\\).* /\\1 /'; ls sub | wc -l; getfacl -cp sub/[123] 2>&1; cat sub/2 sub/300";
+    let kept = || {
+        shell(viewer.path(), see);
+        std::thread::sleep(std::time::Duration::from_millis(1200));
+    };
+    for change in [
+        "setfacl -m u:2:rw sub/1; setfacl -m u:1:r sub/2",
+        "setfacl -b sub/1 sub/2; chmod 600 sub/2",
+        "mv sub/300 sub/301; mv sub/1 sub/300; echo more >>sub/2",
+        "rm sub/2; mkdir sub/2; rm -r sub/2; echo new >sub/2; mv sub/300 sub/1; mv sub/301 sub/300",
+    ] {
+        kept();
+        shell(changer.path(), change);
+        // The listing comes first.
+        let seen = shell(viewer.path(), &format!("find sub >/dev/null; {see}"));
+        assert_eq!(seen, shell(changer.path(), see), "{change}");
+        // And under leases.
+        shell(
+            changer.path(),
+            "setfacl -m u:3:r sub/3; chmod 640 sub/2; touch sub/302; mv sub/302 sub/303",
+        );
+        let seen = shell(viewer.path(), see);
+        assert_eq!(seen, shell(changer.path(), see), "after {change}");
+    }
 }
 
 /// The kernel may process replies about a name after it was told to forget the name.

@@ -29,6 +29,11 @@ pub struct PassedEntry<'a> {
     pub is_made: bool,
     /// Only the user for whom the name was looked up uses what is passed on.
     pub is_private: bool,
+    /// The receiver knows the object, as it has shown by a request, whether its attributes were cached then or not.
+    pub is_known: bool,
+    /// The receiver may keep something beside the attributes, an access control list, which it drops only when it asks for attributes or is told to forget them. So if there was a time without a
+    /// lease on these, they are not good before it has asked.
+    pub keeps_list: bool,
 }
 
 /// How long the receiver may use a name, and the attributes of the object that it refers to.
@@ -63,6 +68,15 @@ pub enum Passed {
     },
 }
 
+/// How the receiver can be told to forget attributes, beside what the cache knows.
+#[derive(Debug, Clone, Copy, Default)]
+struct Reach {
+    /// It knows the object.
+    is_known: bool,
+    /// It processes them under the lock of this directory.
+    behind: Option<ObjectId>,
+}
+
 impl LeaseCache {
     /// Passes attributes on that were `seen`, with the time for which the receiver may use them: 0 if their lease has ended since, or if the
     /// receiver does not [know](Self::note_known) the object, and so could not be told when the lease ends. A recall of the lease waits until
@@ -76,8 +90,9 @@ impl LeaseCache {
     ) -> T {
         let _passing = self.passing.read().unwrap_or_else(PoisonError::into_inner);
         let place = self.place(&Leased::Attributes(object));
-        let good =
-            seen.and_then(|seen| lock(&self.state).good_behind(object, seen, place, None, now));
+        let good = seen.and_then(|seen| {
+            lock(&self.state).good_attributes(object, seen, place, Reach::default(), now)
+        });
         pass(good.unwrap_or_default())
     }
 
@@ -98,8 +113,14 @@ impl LeaseCache {
                 let place = self.place(&Leased::Attributes(object));
                 let is_behind =
                     entry.is_locked && !state.contention.is_contended(entry.directory, now);
-                let behind = is_behind.then_some(entry.directory);
-                state.good_behind(object, seen?, place, behind, now)
+                let reach = match entry.keeps_list {
+                    true => Reach::default(),
+                    false => Reach {
+                        is_known: entry.is_known,
+                        behind: is_behind.then_some(entry.directory),
+                    },
+                };
+                state.good_attributes(object, seen?, place, reach, now)
             });
             let name = state.good_name(entry, now);
             if name.is_none() {
@@ -344,13 +365,13 @@ impl State {
     }
 
     /// For how long the receiver may use attributes that are passed on. It may not use them at all if it could not be told to forget them. It
-    /// can be told if it knows the object, or if it processes them under the lock of the directory `behind`.
-    fn good_behind(
+    /// can be told if it knows the object, or if it processes them under the lock of a directory.
+    fn good_attributes(
         &mut self,
         object: ObjectId,
         seen: CacheStamp,
         place: EndPlace,
-        behind: Option<ObjectId>,
+        Reach { is_known, behind }: Reach,
         now: Instant,
     ) -> Option<Duration> {
         if !self.is_current(seen.ends, place) {
@@ -358,7 +379,7 @@ impl State {
         }
         let cached = self.nodes.get(&object)?;
         let good = cached.until.saturating_duration_since(now);
-        let is_known = cached.is_known;
+        let is_known = is_known || cached.is_known;
         if good.is_zero() || (!is_known && behind.is_none()) {
             return None;
         }

@@ -15,6 +15,8 @@ fn entry<'a>(name: &'a [u8], target: Option<(ObjectId, Option<CacheStamp>)>) -> 
         is_locked: true,
         is_made: false,
         is_private: false,
+        is_known: false,
+        keeps_list: false,
     }
 }
 
