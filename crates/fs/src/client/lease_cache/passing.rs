@@ -204,6 +204,7 @@ impl LeaseCache {
     pub(in crate::client) fn recall(&self, leases: &[Leased], now: Instant) -> Vec<Passed> {
         let _passing = self.passing.write().unwrap_or_else(PoisonError::into_inner);
         let mut state = lock(&self.state);
+        state.late.retain(|_, until| *until > now);
         let mut passed = Vec::new();
         for on in leases {
             let is_directory = state.end(self.place(on), on);
@@ -295,7 +296,6 @@ impl State {
         if let (Some(object), Some(until)) = (known.target, known.late_until)
             && until > now
         {
-            self.late.retain(|_, until| *until > now);
             let late = self.late.entry(object).or_insert(until);
             *late = until.max(*late);
         }
