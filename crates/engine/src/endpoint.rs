@@ -107,6 +107,7 @@ impl<M: Matcher> Endpoint<M> {
             agent: config.agent.clone(),
             encrypt: config.encrypt,
             connect_timeout: config.connect_timeout,
+            liveness: config.liveness,
             tcp_connections: config.tcp_connections,
         })?;
         Self::with_methods(config, registry)

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use causeway_sys::secret::Secret;
 use causeway_transport::agent::Agent;
+pub use causeway_transport::tcp::Liveness;
 use causeway_transport::{Nodes, PeerError, TransferError};
 pub use causeway_wire::watch::Count;
 
@@ -250,6 +251,9 @@ pub struct Config {
     /// its connection is dropped. Both take up to an eighth longer, and while this process does not
     /// poll, an eighth passes at most.
     pub connect_timeout: Duration,
+    /// Whose silence ends a TCP connection on which this side waits for a reply: the peer's process, which then has to call
+    /// this library every 30 s, or its host's, so that the process may compute for any time.
+    pub liveness: Liveness,
     /// Most TCP connections with one peer, up to 16, if the peer takes as many: the first carries
     /// messages, further ones the data of large transfers. 0 leaves it to the method: one on up to two
     /// cores, else one for messages and half as many as there are cores, at most 4, for data.
@@ -289,6 +293,7 @@ impl Default for Config {
             announced_limit: causeway_wire::bmi::MAX_ANNOUNCED,
             in_parts: false,
             connect_timeout: Duration::from_secs(5),
+            liveness: Liveness::default(),
             tcp_connections: 0,
             spin: Duration::from_micros(50),
             has_processor: false,

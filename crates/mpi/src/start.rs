@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use causeway_engine::Endpoint;
-use causeway_engine::types::Config;
+use causeway_engine::types::{Config, Liveness};
 use causeway_sys::net;
 use causeway_sys::secret::Secret;
 use causeway_wire::contact::{Contact, split_formats, with_formats};
@@ -233,6 +233,7 @@ fn config() -> Config {
         announced_limit: ANNOUNCED,
         in_parts: true,
         connect_timeout: PATIENCE,
+        liveness: Liveness::Host,
         has_processor: true,
         ..Config::default()
     }

@@ -2,6 +2,7 @@
 //! other end of a connection on this host.
 
 use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -177,9 +178,11 @@ pub fn connected(socket: impl AsFd) -> io::Result<()> {
     Ok(sockopt::socket_error(socket)??)
 }
 
-/// Sets up a connection for short messages, and makes the kernel give up a peer after about
-/// `vanished` without a sign of life from its host. Returns whether both ends are on this host.
-pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<bool> {
+/// Sets up a connection for short messages, and makes the kernel give up an idle peer after about
+/// `vanished` without a sign of life from its host. With `unread` it also gives up a peer that leaves
+/// what was sent unread for that long, which a peer that computes may do. Returns whether both ends are
+/// on this host.
+pub fn tune(socket: impl AsFd, vanished: Duration, unread: Option<Duration>) -> io::Result<bool> {
     let socket = socket.as_fd();
     sockopt::set_tcp_nodelay(socket, true)?;
     sockopt::set_socket_keepalive(socket, true)?;
@@ -188,14 +191,44 @@ pub fn tune(socket: impl AsFd, vanished: Duration) -> io::Result<bool> {
     sockopt::set_tcp_keepidle(socket, (vanished / 2).max(second))?;
     sockopt::set_tcp_keepintvl(socket, (vanished / 6).max(second))?;
     sockopt::set_tcp_keepcnt(socket, 3)?;
-    let vanished_ms = u32::try_from(vanished.as_millis()).unwrap_or(u32::MAX);
-    sockopt::set_tcp_user_timeout(socket, vanished_ms)?;
+    if let Some(unread) = unread {
+        let milliseconds = u32::try_from(unread.as_millis()).unwrap_or(u32::MAX);
+        sockopt::set_tcp_user_timeout(socket, milliseconds)?;
+    }
     let is_local = stays_on_this_host(socket)?;
     if is_local {
         tune_for_loopback(socket)?;
     }
     Ok(is_local)
 }
+
+/// How long the peer's host has not acknowledged anything, if it should have: data is on the way to it, or
+/// it has not replied to [`UNANSWERED_PROBES`] of the kernel's probes. While the peer leaves what has
+/// arrived unread, nothing is on the way, and the kernel probes for room.
+pub fn host_silence(socket: impl AsFd) -> io::Result<Option<Duration>> {
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: the option writes at most `len` bytes, which `info` has; the descriptor is open.
+    let status = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if status != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all of its fields are integers, for which zeros are valid, too.
+    let info = unsafe { info.assume_init() };
+    let is_due = info.tcpi_unacked > 0 || info.tcpi_probes >= UNANSWERED_PROBES;
+    Ok(is_due.then(|| Duration::from_millis(info.tcpi_last_ack_recv.into())))
+}
+
+/// A probe may be lost, or its reply be on the way.
+const UNANSWERED_PROBES: u8 = 3;
 
 /// Whether both ends of a connection are on this host, by any of its addresses.
 pub fn stays_on_this_host(socket: impl AsFd) -> io::Result<bool> {
@@ -479,7 +512,7 @@ mod tests {
         let grown = sockopt::socket_recv_buffer_size(&one).unwrap();
         for end in [&one, &other] {
             assert!(stays_on_this_host(end).unwrap());
-            tune(end, Duration::from_secs(30)).unwrap();
+            tune(end, Duration::from_secs(30), None).unwrap();
             // The kernel doubles the requested size, for its own records.
             let send = sockopt::socket_send_buffer_size(end).unwrap();
             assert!(send <= 2 * LOOPBACK_SEND_BYTES, "{send}");

@@ -34,9 +34,9 @@ impl Source {
     }
 }
 
-/// If a source has more half-open connections than this, each of them is kept only for
-/// [`SHORT_TIMEOUT`].
-const FEW: usize = 16;
+/// If a source has more half-open connections than one in this many of all that there may be, each of them is kept
+/// only for [`SHORT_TIMEOUT`]. The processes of one host that start to communicate with this one at the same time are no flood.
+const PART_OF_FEW: usize = 4;
 
 /// Enough for a handshake over any network, and for a process that has to wait for its processor.
 const SHORT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -138,7 +138,7 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> HalfOpen<T> {
     fn deadlines(&self) -> impl Iterator<Item = (T, Peer)> {
         self.by_source.values().filter_map(|waiting| {
             let timeout = match waiting.len() {
-                0..=FEW => self.timeout,
+                count if count <= self.most / PART_OF_FEW => self.timeout,
                 _ => self.timeout.min(SHORT_TIMEOUT),
             };
             let &(since, peer) = waiting.first()?;
@@ -219,7 +219,7 @@ mod tests {
         let (loud, calm) = (Source::User(1), Source::User(2));
         fill(calm, 1, half_open, now);
         assert_eq!(half_open.deadline(), Some(now + timeout));
-        let entries = fill(loud, FEW as u32 + 1, half_open, now);
+        let entries = fill(loud, 251, half_open, now);
         assert_eq!(half_open.deadline(), Some(now + SHORT_TIMEOUT));
         assert_eq!(half_open.overdue(now), None);
         let overdue = half_open.overdue(now + SHORT_TIMEOUT).unwrap();

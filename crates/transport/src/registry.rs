@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::method::Method;
 use crate::nodes::Nodes;
 use crate::shm::{Shm, ShmConfig};
-use crate::tcp::{Tcp, TcpConfig};
+use crate::tcp::{Liveness, Tcp, TcpConfig};
 use crate::udp::{Udp, UdpConfig};
 
 /// The most addresses that one process may have in a list.
@@ -37,6 +37,8 @@ pub struct Settings {
     pub encrypt: bool,
     /// How long connecting may take, and how long a silent connection is kept before it is probed.
     pub connect_timeout: Duration,
+    /// Whether peers of `tcp` are given up for their process's silence or for their host's.
+    pub liveness: Liveness,
     /// Most connections of `tcp` with one peer, see [`TcpConfig::connections`]; 0 lets the method
     /// choose.
     pub tcp_connections: u8,
@@ -130,6 +132,7 @@ fn tcp(settings: &Settings) -> Result<Box<dyn Method>, Error> {
         agent: settings.agent.clone(),
         encrypt: settings.encrypt,
         connect_timeout: settings.connect_timeout,
+        liveness: settings.liveness,
         connections: match settings.tcp_connections {
             0 => TcpConfig::default().connections,
             most => most,

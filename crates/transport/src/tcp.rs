@@ -54,7 +54,7 @@ use causeway_wire::tcp::{MAX_PACKET, MAX_PIECE, Ticket};
 use causeway_wire::user::User;
 use rustix::event::epoll;
 
-pub use config::TcpConfig;
+pub use config::{Liveness, TcpConfig};
 
 use crate::address::Address;
 use crate::clock::Clock;

@@ -10,6 +10,17 @@ use crate::nodes::Nodes;
 /// The most connections with one peer that can be configured.
 pub const MAX_CONNECTIONS: u8 = causeway_wire::tcp::MAX_CONNECTIONS;
 
+/// Whose silence ends a connection on which this side waits for a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Liveness {
+    /// The peer's process: it has to poll now and then, and replies to probes when it does.
+    #[default]
+    Process,
+    /// The peer's host: the process may compute, or be stopped, for any time. Its death is reported by
+    /// its host.
+    Host,
+}
+
 /// The settings of one [`Tcp`](super::Tcp).
 #[derive(Clone)]
 pub struct TcpConfig {
@@ -30,6 +41,8 @@ pub struct TcpConfig {
     /// How long a peer that has yet to reply to something may be silent. After a third of this it
     /// is probed. The kernel probes idle connections at the same rate.
     pub liveness_timeout: Duration,
+    /// Whether that is the silence of the peer's process or that of its host.
+    pub liveness: Liveness,
     /// How long packets that were accepted before a disconnect may take to leave.
     pub linger_timeout: Duration,
     /// Most bytes of packets that may be queued for one peer.
@@ -58,6 +71,7 @@ impl Default for TcpConfig {
             encrypt: true,
             connect_timeout: Duration::from_secs(5),
             liveness_timeout: Duration::from_secs(30),
+            liveness: Liveness::default(),
             linger_timeout: Duration::from_secs(2),
             queue_bytes: 1 << 20,
             max_transfers: 1024,
@@ -86,6 +100,7 @@ impl std::fmt::Debug for TcpConfig {
             .field("encrypt", &self.encrypt)
             .field("connect_timeout", &self.connect_timeout)
             .field("liveness_timeout", &self.liveness_timeout)
+            .field("liveness", &self.liveness)
             .field("linger_timeout", &self.linger_timeout)
             .field("queue_bytes", &self.queue_bytes)
             .field("max_transfers", &self.max_transfers)

@@ -126,7 +126,8 @@ impl Tcp {
 
     /// Handles the end of an attempt to connect, which has succeeded or failed.
     pub(super) fn finish_connecting(&mut self, peer: Peer, sink: &mut dyn Sink) {
-        let (vanished, now) = (self.config.liveness_timeout, self.clock.now());
+        let (vanished, liveness) = (self.config.liveness_timeout, self.config.liveness);
+        let now = self.clock.now();
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
@@ -137,7 +138,7 @@ impl Tcp {
         let Some(link) = &mut state.link else { return };
         let deadline = link.trust_deadline;
         let outcome = net::connected(&link.socket).and_then(|()| {
-            link.tune(vanished)?;
+            link.tune(vanished, liveness)?;
             let data = epoll::EventData::new_u64(peer.0);
             Ok(epoll::modify(
                 &self.epoll,
@@ -346,6 +347,22 @@ impl Tcp {
         Ok(Source::User(owner.uid))
     }
 
+    /// This side has replied to a step of the handshake, perhaps late: the peer has the whole time for the next
+    /// one. There are only a few.
+    fn renew(&mut self, peer: Peer) {
+        let now = self.clock.now();
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        if let Some(link) = &mut state.link {
+            link.trust_deadline = now + self.config.connect_timeout;
+        }
+        if let Origin::HalfOpen(entry) = state.origin {
+            self.half_open.remove(entry, peer);
+            state.origin = Origin::HalfOpen(self.half_open.add(entry.source, peer, now));
+        }
+    }
+
     /// A half-open connection has become trusted: a peer's, or a subflow.
     pub(super) fn trust(&mut self, peer: Peer, origin: Origin) {
         let Some(state) = self.slots.get_mut(peer) else {
@@ -416,6 +433,9 @@ impl Tcp {
             }
             (Ok(None), Ok(())) => {
                 state.identity = identity.or(state.identity);
+                if !output.is_empty() {
+                    self.renew(peer);
+                }
                 return true;
             }
             (Ok(Some(agreement)), Ok(())) => agreement,
@@ -453,14 +473,14 @@ impl Tcp {
     }
 
     fn come_up(&mut self, peer: Peer, agreement: Agreement, sink: &mut dyn Sink) {
-        let vanished = self.config.liveness_timeout;
+        let (vanished, liveness) = (self.config.liveness_timeout, self.config.liveness);
         let state = self
             .slots
             .get_mut(peer)
             .filter(|state| state.is_half_open());
         // Not before this point: connections that have proven nothing must cost little.
         if let Some(link) = state.and_then(|state| state.link.as_mut())
-            && let Err(error) = link.tune(vanished)
+            && let Err(error) = link.tune(vanished, liveness)
         {
             return self.end(peer, broken(&error), sink);
         }

@@ -2,9 +2,11 @@
 
 use std::time::{Duration, Instant};
 
+use causeway_sys::net;
 use rustix::event::{Timespec, epoll};
 
 use super::Tcp;
+use super::config::Liveness;
 use super::link::Phase;
 use super::progress::POLLS_PER_EPOLL;
 use super::slots::{Origin, PeerState};
@@ -218,6 +220,10 @@ impl Tcp {
     }
 
     pub(super) fn check_deadlines(&mut self, now: Instant, sink: &mut dyn Sink) {
+        if self.next_deadline().is_some_and(|at| at <= now) {
+            // What has arrived while this process did not poll counts before time does.
+            self.serve_all_events(sink);
+        }
         for index in 0..self.listeners.len() {
             if let Some(listener) = self.listeners.get_mut(index)
                 && listener.paused_until.is_some_and(|until| until <= now)
@@ -287,7 +293,7 @@ impl Tcp {
             }
             return true;
         }
-        let silent = now.saturating_duration_since(link.last_heard);
+        let mut silent = now.saturating_duration_since(link.last_heard);
         if state.session.is_stopped() {
             // This side does not read, so the peer's bytes, among them its probes, stay unread.
             if silent >= liveness / 3 {
@@ -300,14 +306,26 @@ impl Tcp {
         if !state.session.is_outstanding() {
             return false;
         }
-        if silent >= liveness {
-            self.end(peer, PeerError::TimedOut(liveness.as_millis() as u64), sink);
-            return false;
+        if silent < liveness / 3 {
+            return true;
         }
-        if silent >= liveness / 3 && !link.probed {
+        if self.config.liveness == Liveness::Host {
+            // An error means that the connection is gone, which reading detects.
+            let unheard = net::host_silence(&link.socket).ok().flatten();
+            silent = silent.min(unheard.unwrap_or_default());
+            link.last_heard = now - silent;
+            link.probed = silent >= liveness / 3;
+        } else if !link.probed {
+            // If this process was away for the whole time, the peer has the rest of it from now on.
+            link.last_heard = link.last_heard.max(now - liveness / 3);
             link.probed = true;
             state.session.probe();
             Self::make_due(&mut self.due, state);
+            return true;
+        }
+        if silent >= liveness {
+            self.end(peer, PeerError::TimedOut(liveness.as_millis() as u64), sink);
+            return false;
         }
         true
     }

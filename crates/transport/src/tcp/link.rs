@@ -9,6 +9,7 @@ use causeway_sys::memory::Memory;
 use causeway_sys::net::{self, MAX_PIECES, Piece};
 use causeway_wire::tcp::{HEADER_BYTES, Header, Kind, MAX_PIECE};
 
+use super::config::Liveness;
 use super::handshake::{Agreement, Handshake, Protection};
 use super::records::{RecordBuffers, Records};
 use super::user_limits::CountedConnection;
@@ -137,8 +138,9 @@ impl Link {
     }
 
     /// Sets up the connected socket; see [`net::tune`].
-    pub(super) fn tune(&mut self, vanished: Duration) -> io::Result<()> {
-        if net::tune(&self.socket, vanished)? {
+    pub(super) fn tune(&mut self, vanished: Duration, liveness: Liveness) -> io::Result<()> {
+        let unread = (liveness == Liveness::Process).then_some(vanished);
+        if net::tune(&self.socket, vanished, unread)? {
             self.ahead_bytes = LOCAL_AHEAD_BYTES;
         }
         Ok(())

@@ -216,6 +216,16 @@ impl Tcp {
         }
     }
 
+    /// Handles what epoll reports, each connection about once.
+    pub(super) fn serve_all_events(&mut self, sink: &mut dyn Sink) {
+        let calls = self.slots.len() / EVENTS_PER_POLL + 1;
+        for _ in 0..calls {
+            if !self.serve_events(sink) {
+                return;
+            }
+        }
+    }
+
     fn serve_events(&mut self, sink: &mut dyn Sink) -> bool {
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS_PER_POLL];
         let now = Timespec {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_sys::net::Owners;
 use causeway_wire::tcp::{HELLO_BYTES, Holder, Refusal, Step, StepKind};
@@ -176,4 +176,44 @@ fn any_number_of_unproven_connections_does_not_disturb_peers() {
         });
         assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
     }
+}
+
+/// Peers that connect while the server computes come up when it polls again, however many they are.
+#[test]
+fn callers_wait_for_a_server_that_computes() {
+    for config in [plain(), keyed(true)] {
+        let mut config = config;
+        config.connect_timeout = Duration::from_millis(400);
+        let mut server = Node::new(config.clone());
+        let address = server.listen();
+        config.connect_timeout = PATIENCE;
+        let mut callers: Vec<Node> = (0..40).map(|_| Node::new(config.clone())).collect();
+        for caller in &mut callers {
+            let to = caller.tcp.connect(Instant::now(), &address).unwrap();
+            caller.tcp.send(to, &[b"here I am"]).unwrap();
+        }
+        until(&mut [&mut server], |nodes| {
+            nodes[0].tcp.half_open.len() == 40
+        });
+        // Its callers send their greetings, which it does not see.
+        let mut nodes: Vec<&mut Node> = callers.iter_mut().collect();
+        for_a_while(&mut nodes, 600);
+        server.tcp.tick(Instant::now(), &mut server.seen);
+        nodes.push(&mut server);
+        until(&mut nodes, |nodes| nodes[40].seen.ups.len() == 40);
+        assert!(callers.iter().all(|caller| caller.seen.downs.is_empty()));
+    }
+}
+
+/// More callers from one host than it has processors, some of which compute before they reply, are no flood.
+#[test]
+fn many_callers_of_one_host_have_the_whole_time() {
+    let config = plain();
+    let mut server = Node::new(config);
+    let address = server.listen();
+    let _silent: Vec<TcpStream> = (0..40)
+        .map(|_| TcpStream::connect(address.rest()).unwrap())
+        .collect();
+    for_a_while(&mut [&mut server], 1200);
+    assert_eq!(server.tcp.half_open.len(), 40);
 }

@@ -3,6 +3,7 @@
 use super::support::*;
 use crate::error::{PeerError, TransferError};
 use crate::method::{Access, Direction, Method, Registration};
+use crate::tcp::Liveness;
 use causeway_sys::memory::{Memory, with_foreign_read_only};
 use std::time::{Duration, Instant};
 
@@ -456,4 +457,109 @@ fn a_slow_peer_that_replies_to_probes_is_not_given_up() {
         assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
     }
     assert_eq!(client.seen.done[0].2, Ok(()));
+}
+
+/// Puts this many MiB to a peer that does not poll for several times the silence that ends a connection.
+fn put_while_the_peer_computes(mib: usize) {
+    let mut config = plain();
+    config.liveness_timeout = Duration::from_millis(300);
+    config.liveness = Liveness::Host;
+    let (mut client, mut server, peer) = pair(config.clone(), config);
+    let back = server.seen.ups[0];
+    let theirs = Memory::zeroed(mib * MIB);
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::Write)
+        .unwrap();
+    let ours = Memory::zeroed(mib * MIB);
+    let put = transfer(Direction::Put, &[ours], &[region], None, 5);
+    client.tcp.transfer(peer, put).unwrap();
+    for_a_while(&mut [&mut client], 1500);
+    assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+    assert!(client.seen.done.is_empty());
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[0].seen.done.is_empty()
+    });
+    assert_eq!(client.seen.done[0].2, Ok(()));
+}
+
+#[test]
+fn a_peer_that_computes_is_not_given_up_where_only_its_host_has_to_reply() {
+    put_while_the_peer_computes(1);
+}
+
+#[test]
+fn nor_one_whose_socket_is_full_all_the_while() {
+    put_while_the_peer_computes(64);
+}
+
+#[test]
+fn what_arrives_while_this_side_computes_is_found_before_its_peer_is_given_up() {
+    let mut config = plain();
+    config.liveness_timeout = Duration::from_millis(300);
+    let (mut client, mut server, peer) = pair(config, plain());
+    let back = server.seen.ups[0];
+    let theirs = Memory::zeroed(100);
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::Read)
+        .unwrap();
+    let get = transfer(Direction::Get, &[Memory::zeroed(100)], &[region], None, 5);
+    client.tcp.transfer(peer, get).unwrap();
+    client.poll();
+    for_a_while(&mut [&mut server], 1000);
+    // The connection is not read before the time is looked at.
+    client.tcp.tick(Instant::now(), &mut client.seen);
+    until(&mut [&mut client], |nodes| !nodes[0].seen.done.is_empty());
+    assert_eq!(client.seen.done[0].2, Ok(()));
+    assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+}
+
+/// Sets the loopback interface of this thread's network up, or down: then everything that is sent is lost.
+fn set_loopback(up: bool) -> bool {
+    let how = if up { "up" } else { "down" };
+    let ip = std::process::Command::new("ip")
+        .args(["link", "set", "lo", how])
+        .status();
+    ip.is_ok_and(|status| status.success())
+}
+
+/// A peer whose host stops replying is given up, whether this side waits for a reply, or for room in the peer's socket.
+#[test]
+fn a_host_that_vanishes_is_given_up() {
+    let in_own_network = std::thread::spawn(|| {
+        // SAFETY: the thread shares no network with another one that relies on it, and ends with this closure.
+        let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) };
+        if own.is_err() || !set_loopback(true) {
+            eprintln!("left out: this user makes no network of its own here, or there is no ip");
+            return;
+        }
+        for mib in [1, 64] {
+            let mut config = plain();
+            config.liveness_timeout = Duration::from_millis(600);
+            config.liveness = Liveness::Host;
+            let (mut client, mut server, peer) = pair(config.clone(), config);
+            let back = server.seen.ups[0];
+            let theirs = Memory::zeroed(mib * MIB);
+            let region = server
+                .tcp
+                .grant(back, &theirs, Registration::NONE, Access::Write)
+                .unwrap();
+            let ours = Memory::zeroed(mib * MIB);
+            let put = transfer(Direction::Put, &[ours], &[region], None, 5);
+            client.tcp.transfer(peer, put).unwrap();
+            // Of the large one, the socket is full from now on.
+            for_a_while(&mut [&mut client], 300);
+            assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+            assert!(set_loopback(false));
+            until(&mut [&mut client], |nodes| !nodes[0].seen.downs.is_empty());
+            let cause = &client.seen.downs[0].1;
+            assert!(
+                matches!(cause, PeerError::TimedOut(600) | PeerError::Broken(_)),
+                "{cause:?}"
+            );
+            assert!(set_loopback(true));
+        }
+    });
+    in_own_network.join().unwrap();
 }
