@@ -28,6 +28,7 @@ fn settings() -> Settings {
         agent: None,
         encrypt: false,
         connect_timeout: Duration::from_secs(5),
+        liveness: Default::default(),
         tcp_connections: 0,
     }
 }
