@@ -80,14 +80,17 @@ impl Process {
         process_table::check_formats(&whose, self.process_table.own.formats, contact.formats)?;
         let is_near = contact.host == self.process_table.own.host;
         let addresses = match is_near && !contact.near.is_empty() {
-            true => &contact.near,
-            false => &contact.far,
+            true => contact.near.clone(),
+            false => {
+                let own = &self.process_table.own;
+                process_table::addresses_elsewhere(own, &contact.host, &contact.far)
+            }
         };
         if addresses.is_empty() {
             let text = format!("{whose} has no address for processes of this host");
             return Err(Error::new(abi::ERR_PORT, text));
         }
-        let peer = start::look_up(&mut self.endpoint, &whose, addresses)?;
+        let peer = start::look_up(&mut self.endpoint, &whose, &addresses)?;
         let host = self
             .process_table
             .add(identity, contact.formats, &contact.host);

@@ -201,6 +201,29 @@ pub(crate) fn host(methods: Methods) -> Result<String> {
     ))
 }
 
+/// The network, by the same value of its processes, that a process on this [`host`] sees.
+pub(crate) fn network(host: &str) -> &str {
+    let end = host.match_indices('/').nth(1);
+    end.map_or(host, |(at, _)| &host[..at])
+}
+
+/// Of a process's addresses for other hosts, those at which this one may reach it. Hosts have networks with the same
+/// addresses, such as the bridges of containers: at an address that this host has, too, nobody replies, or another process.
+pub(crate) fn addresses_elsewhere(own: &Contact, host: &str, far: &str) -> String {
+    if network(host) == network(&own.host) {
+        return far.to_owned();
+    }
+    let without_port = |address: &str| address.rsplit_once(':').map(|(host, _)| host.to_owned());
+    let ours = Vec::from_iter(own.far.split(',').map(without_port));
+    let elsewhere = far
+        .split(',')
+        .filter(|address| !ours.contains(&without_port(address)));
+    match Vec::from_iter(elsewhere).join(",") {
+        none if none.is_empty() => far.to_owned(),
+        elsewhere => elsewhere,
+    }
+}
+
 /// The socket at which to listen for processes of the same host.
 pub(crate) fn socket(rank: u32) -> Result<PathBuf> {
     if let Some(directory) = std::env::var_os(DIRECTORY) {
@@ -254,6 +277,22 @@ mod tests {
         };
         assert_eq!(host(shared).unwrap(), host(shared).unwrap());
         assert_ne!(host(apart).unwrap(), host(apart).unwrap());
+    }
+
+    #[test]
+    fn addresses_that_this_host_has_too_are_not_those_of_another() {
+        let own = Contact {
+            host: "b/net:[1]/mnt:[1]".into(),
+            far: "tcp://10.0.0.1:7,tcp://172.17.0.1:7".into(),
+            ..Contact::default()
+        };
+        let of = |host: &str, far: &str| addresses_elsewhere(&own, host, far);
+        let theirs = "tcp://172.17.0.1:9,tcp://10.0.0.2:9";
+        assert_eq!(of("c/net:[1]/mnt:[1]", theirs), "tcp://10.0.0.2:9");
+        assert_eq!(of("b/net:[2]/mnt:[1]", theirs), "tcp://10.0.0.2:9");
+        assert_eq!(of("b/net:[1]/mnt:[2]", theirs), theirs, "one network");
+        // If that leaves none, they are tried nevertheless.
+        assert_eq!(of("c", "tcp://10.0.0.1:9"), "tcp://10.0.0.1:9");
     }
 
     #[test]

@@ -300,10 +300,8 @@ fn connect_processes(launcher: &mut Launcher, methods: Methods) -> Result<Connec
             return Err(Error::new(abi::ERR_OTHER, text));
         }
         // No process has called yet: all processes see that there are several hosts, and exchange addresses once more.
-        let network = |host: &str| Vec::from_iter(host.split('/').take(2).map(str::to_owned));
-        let is_one = published
-            .iter()
-            .all(|one| network(&one.host) == network(&own.host));
+        let network = process_table::network(&own.host);
+        let is_one = (published.iter()).all(|one| process_table::network(&one.host) == network);
         let found = common_key(launcher)?;
         own.far = listen_by_tcp(&mut endpoint, Some(found.clone()), is_one)?;
         key = Some(found);
@@ -313,14 +311,17 @@ fn connect_processes(launcher: &mut Launcher, methods: Methods) -> Result<Connec
     let mut peers = Vec::with_capacity(size as usize);
     let mut hosts = Vec::with_capacity(size as usize);
     let world = own.world;
-    let own_host = own.host.clone();
     let mut process_table = ProcessTable::new(own, methods);
     process_table.key = key;
     for (other, published) in (0..size).zip(&published) {
-        let address = match published.host == own_host {
+        let own = &process_table.own;
+        let address = match published.host == own.host {
             true if other == rank => "self://here".to_owned(),
             true => published.address.clone(),
-            false => launcher.get(other, &tcp_key_of(other))?,
+            false => {
+                let far = launcher.get(other, &tcp_key_of(other))?;
+                process_table::addresses_elsewhere(own, &published.host, &far)
+            }
         };
         peers.push(look_up(&mut endpoint, &format!("rank {other}"), &address)?);
         let identity = (world, other);

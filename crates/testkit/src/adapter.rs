@@ -188,6 +188,10 @@ impl<M: Method> Method for Adapter<M> {
         let address = self.inner_of(address)?;
         self.inner.connect(now, &address)
     }
+    fn also_at(&mut self, peer: Peer, address: &Address) -> bool {
+        let address = self.inner_of(address);
+        address.is_ok_and(|address| self.inner.also_at(peer, &address))
+    }
     fn set_time(&mut self, now: Instant) {
         self.inner.set_time(now);
     }

@@ -144,6 +144,14 @@ pub trait Method: Send {
     /// lazily: if no process listens at the address, [`Sink::peer_down`] reports that after the first send.
     fn connect(&mut self, now: Instant, address: &Address) -> Result<Peer, Error>;
 
+    /// The process behind a handle of [`Method::connect`] may also be reached at this address: while the ones before do not
+    /// reply, the method tries it, too. Returns whether it does; a method that does not is asked to connect to it
+    /// when it has failed to reach the process at the first address.
+    fn also_at(&mut self, peer: Peer, address: &Address) -> bool {
+        let _ = (peer, address);
+        false
+    }
+
     /// Passes the time for calls without a `now` argument, such as [`Method::send`]; see "Time" on the module's page.
     fn set_time(&mut self, now: Instant);
 

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`config`] (the settings); `causeway_wire::tcp` (the bytes); [`handshake`] (how
 //! two sides authenticate each other) and [`crate::session`] (packets and transfers), two pure
-//! state machines without sockets; `link` (one socket); `slots` (the table of peers);
+//! state machines without sockets; `link` (one socket); `slots` (the table of peers); `targets` (their addresses);
 //! `crate::half_open` (limits on connections that are not trusted yet); `connection_setup`, `progress` and
 //! `ending` (the life of a connection, in this order); `subflows` (further connections with one
 //! peer); and in this file the method itself.
@@ -34,6 +34,7 @@ mod progress;
 mod records;
 mod slots;
 mod subflows;
+mod targets;
 #[cfg(test)]
 mod tests;
 mod user_limits;
@@ -72,6 +73,7 @@ use crate::trust::{self, LOOPBACK_ALONE, NODES_NEED_KEY};
 use handshake::Protection;
 use link::Buffers;
 use slots::{Origin, PeerState, Slots};
+use targets::{SilentNetworks, Targets};
 use user_limits::UserLimits;
 
 const SCHEME: &str = resolve::TCP;
@@ -105,6 +107,7 @@ pub struct Tcp {
     listeners: Vec<Listener>,
     slots: Slots,
     by_address: HashMap<Address, Peer>,
+    silent_networks: SilentNetworks,
     /// The tickets with which connections become subflows of one of our peers.
     tickets: HashMap<Ticket, Peer>,
     /// Connections that other processes have made and that are not trusted yet.
@@ -156,6 +159,7 @@ impl Tcp {
             listeners: Vec::new(),
             slots: Slots::default(),
             by_address: HashMap::new(),
+            silent_networks: SilentNetworks::default(),
             tickets: HashMap::new(),
             half_open,
             owners: net::Owners::default(),
@@ -345,12 +349,29 @@ impl Method for Tcp {
             });
         }
         let bounds = self.bounds();
-        let origin = Origin::Connected { targets, at: 0 };
+        let origin = Origin::Connected(Targets::new(targets));
         let peer = self
             .slots
             .insert(|handle| PeerState::new(handle, origin, address.clone(), bounds));
         self.by_address.insert(address.clone(), peer);
         Ok(peer)
+    }
+
+    fn also_at(&mut self, peer: Peer, address: &Address) -> bool {
+        let is_keyed = self.config.key.is_some() || self.config.agent.is_some();
+        let Ok(mut more) = resolve::resolve(SCHEME, address) else {
+            return false;
+        };
+        if Self::check_reach(address, &mut more, is_keyed).is_err() {
+            return false;
+        }
+        match self.slots.get_mut(peer).map(|state| &mut state.origin) {
+            Some(Origin::Connected(targets)) => {
+                targets.add(more);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn set_time(&mut self, now: Instant) {

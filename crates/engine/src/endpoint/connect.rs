@@ -41,7 +41,15 @@ impl<M: Matcher> Endpoint<M> {
             let now = self.methods.read_clock();
             let method = self.methods.get(candidate.method);
             match method.connect(now, &candidate.address) {
-                Ok(handle) => return self.attempt(peer, (candidate.method, handle)),
+                Ok(handle) => {
+                    let first = usize::from(self.connections.end(peer).attempt);
+                    let others = candidates.usable[first..].iter().skip(1);
+                    let tried = others
+                        .take_while(|other| other.method == candidate.method)
+                        .take_while(|other| method.also_at(handle, &other.address));
+                    self.connections.end(peer).tried = 1 + tried.count() as u8;
+                    return self.attempt(peer, (candidate.method, handle));
+                }
                 Err(error) => {
                     let end = self.connections.end(peer);
                     let note = format!("{}: {error}", candidate.address);
@@ -129,7 +137,7 @@ impl<M: Matcher> Endpoint<M> {
             let scheme = self.methods.slots[method].scheme;
             tracing::debug!(target: CONNECT, peer = entry.name, scheme, %cause, "not reached");
             end.note(format!("{scheme}: {cause}"));
-            end.attempt += 1;
+            end.attempt += end.tried.max(1);
             return self.next_attempt(peer, cause);
         }
         self.close(peer, cause);

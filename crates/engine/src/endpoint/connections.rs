@@ -47,6 +47,8 @@ pub(crate) struct End {
     pub(super) pinned: bool,
     /// How many of the candidate addresses have failed in this attempt.
     pub(super) attempt: u8,
+    /// How many of them, from that one on, the method tries now.
+    pub(super) tried: u8,
     /// Not allocated for most peers.
     details: Option<Box<Details>>,
     pub(super) watched: Watched,

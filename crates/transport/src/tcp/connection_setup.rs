@@ -84,6 +84,9 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
+        if let Origin::Connected(targets) = &mut state.origin {
+            targets.restart(&self.silent_networks);
+        }
         let now = self.clock.now();
         let deadline = now + self.config.connect_timeout;
         if let Err(cause) = Self::try_targets(&self.epoll, state, now, deadline) {
@@ -101,26 +104,29 @@ impl Tcp {
         now: Instant,
         deadline: Instant,
     ) -> Result<(), PeerError> {
-        let Origin::Connected { targets, at } = &mut state.origin else {
+        let Origin::Connected(targets) = &mut state.origin else {
             return Err(PeerError::Disconnected);
         };
         let mut last = PeerError::Refused("it has no address".to_owned());
-        while let Some(target) = targets.get(*at) {
-            let begun = net::connect(target).and_then(|socket| {
+        while let Some(target) = targets.current() {
+            let begun = net::connect(&target).and_then(|socket| {
                 let data = epoll::EventData::new_u64(state.handle.0);
                 epoll::add(epoll, &socket, data, epoll::EventFlags::OUT)?;
                 Ok(socket)
             });
             match begun {
                 Ok(socket) => {
-                    state.link = Some(Link::new(socket, Phase::Connecting, now, deadline));
+                    let mut link = Link::new(socket, Phase::Connecting, now, deadline);
+                    link.gives_way_at = targets.limit().map(|limit| now + limit);
+                    state.link = Some(link);
                     return Ok(());
                 }
-                Err(error) => last = connect_error(&error, target),
+                Err(error) => last = connect_error(&error, &target),
             }
-            *at += 1;
+            if !targets.next(false) {
+                break;
+            }
         }
-        *at = 0;
         Err(last)
     }
 
@@ -149,16 +155,14 @@ impl Tcp {
         });
         if let Err(error) = outcome {
             state.link = None;
-            let Origin::Connected { targets, at } = &mut state.origin else {
+            let Origin::Connected(targets) = &mut state.origin else {
                 return self.end(peer, broken(&error), sink);
             };
-            let cause = match targets.get(*at) {
-                Some(target) => connect_error(&error, target),
+            let cause = match targets.current() {
+                Some(target) => connect_error(&error, &target),
                 None => broken(&error),
             };
-            *at += 1;
-            let more = *at < targets.len();
-            let next = match more {
+            let next = match targets.next(false) {
                 true => Self::try_targets(&self.epoll, state, now, deadline),
                 false => Err(cause),
             };
@@ -166,6 +170,11 @@ impl Tcp {
                 self.end(peer, cause, sink);
             }
             return;
+        }
+        if let Origin::Connected(targets) = &state.origin
+            && let Some(target) = targets.current()
+        {
+            self.silent_networks.remove(target);
         }
         let nodes = self.config.nodes.as_ref();
         let nodes = match nodes.map(|nodes| NodeProof::calling(nodes, &state.address)) {
@@ -188,6 +197,26 @@ impl Tcp {
         let hello = handshake.take_output();
         link.phase = Phase::Handshaking(Box::new(handshake));
         if let Err(cause) = link.send_step(&hello) {
+            self.end(peer, cause, sink);
+        }
+    }
+
+    /// The address that is tried has not replied in its time: tries the next one.
+    pub(super) fn give_way(&mut self, peer: Peer, sink: &mut dyn Sink) {
+        let now = self.clock.now();
+        let Some(state) = self.slots.get_mut(peer) else {
+            return;
+        };
+        let (Some(link), Origin::Connected(targets)) = (state.link.take(), &mut state.origin)
+        else {
+            return;
+        };
+        if let Some(target) = targets.current() {
+            tracing::debug!(%target, "an address does not reply; the peer's next one is tried");
+            self.silent_networks.add(target);
+        }
+        targets.next(true);
+        if let Err(cause) = Self::try_targets(&self.epoll, state, now, link.trust_deadline) {
             self.end(peer, cause, sink);
         }
     }

@@ -41,8 +41,7 @@ impl Tcp {
         state.dying = None;
         let (subflows, ticket) = (std::mem::take(&mut state.subflows), state.ticket.take());
         match state.origin {
-            Origin::Connected { ref mut at, .. } => {
-                *at = 0;
+            Origin::Connected(_) => {
                 state.session.fail(&cause, peer, sink);
                 state.session = Session::new(bounds);
                 sink.peer_down(peer, cause);
@@ -268,7 +267,14 @@ impl Tcp {
         };
         if !link.is_up() {
             if now < link.trust_deadline {
-                return true;
+                let gives_way = link.gives_way_at.is_some_and(|at| at <= now);
+                if gives_way && matches!(link.phase, Phase::Connecting) {
+                    self.give_way(peer, sink);
+                }
+                return self
+                    .slots
+                    .get(peer)
+                    .is_some_and(|state| state.link.is_some());
             }
             let cause = match (&link.agent, &self.config.agent) {
                 (Some(_), Some(agent)) => agent.silent(connect_ms),
@@ -342,7 +348,10 @@ impl Tcp {
             }
             let link = state.link.as_ref()?;
             Some(match (link.is_up(), link.probed) {
-                (false, _) => link.trust_deadline,
+                (false, _) => match (&link.phase, link.gives_way_at) {
+                    (Phase::Connecting, Some(at)) => at.min(link.trust_deadline),
+                    _ => link.trust_deadline,
+                },
                 (true, false) => link.last_heard + liveness / 3,
                 (true, true) => link.last_heard + liveness,
             })

@@ -102,6 +102,8 @@ pub(super) struct Link {
     pub(super) probed: bool,
     /// When the connection has to be up.
     pub(super) trust_deadline: Instant,
+    /// While it is being made: when the peer's next address is tried instead.
+    pub(super) gives_way_at: Option<Instant>,
 }
 
 impl Link {
@@ -130,6 +132,7 @@ impl Link {
             last_heard: now,
             probed: false,
             trust_deadline,
+            gives_way_at: None,
         }
     }
 

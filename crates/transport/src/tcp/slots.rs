@@ -1,6 +1,5 @@
 //! The table of peers, and the state of each.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -8,6 +7,7 @@ use causeway_wire::tcp::Ticket;
 use causeway_wire::user::User;
 
 use super::link::Link;
+use super::targets::Targets;
 use crate::address::Address;
 use crate::error::PeerError;
 use crate::half_open::Entry;
@@ -20,11 +20,7 @@ use crate::table::Table;
 #[derive(Debug)]
 pub(super) enum Origin {
     /// This process connects to it.
-    Connected {
-        targets: Vec<SocketAddr>,
-        /// The index of the target that is tried, or was reached.
-        at: usize,
-    },
+    Connected(Targets),
     /// It connected to this process and is trusted.
     Accepted,
     /// It connected to this process and is not trusted yet. It was not reported to the sink.

@@ -40,10 +40,10 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
-        let Origin::Connected { targets, at } = &state.origin else {
+        let Origin::Connected(targets) = &state.origin else {
             return;
         };
-        let Some(&target) = targets.get(*at) else {
+        let Some(target) = targets.current() else {
             return;
         };
         let Some(invitation) = state.session.take_invitation() else {

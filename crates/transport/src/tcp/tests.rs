@@ -7,6 +7,7 @@ mod nodes;
 mod remote_memory;
 mod subflows;
 mod support;
+mod targets;
 mod trust;
 mod users;
 

@@ -229,7 +229,7 @@ fn packets_before_a_graceful_end_are_delivered_though_subflows_close_first() {
 fn an_unknown_ticket_opens_no_subflow() {
     let (mut client, mut server, _) = met(&with_connections(plain(), 3));
     let address = match &client.tcp.slots.iter_mut().next().unwrap().origin {
-        Origin::Connected { targets, at } => targets[*at],
+        Origin::Connected(targets) => targets.current().unwrap(),
         _ => panic!("the peer comes first"),
     };
     let slots = server.tcp.slots.len();
