@@ -44,6 +44,7 @@ pub mod launcher;
 pub mod matching;
 pub mod message;
 pub mod names;
+mod networks;
 pub mod node;
 pub mod operation;
 mod partitioned;

@@ -5,12 +5,11 @@
 //! rank 0 has drawn; [`METHODS`] can keep them from either. A program that was started by another one's processes then connects with
 //! these ([`crate::intercomm`]).
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
 use causeway_engine::Endpoint;
 use causeway_engine::types::{Config, Liveness};
-use causeway_sys::net;
 use causeway_sys::secret::Secret;
 use causeway_wire::contact::{Contact, split_formats, with_formats};
 use causeway_wire::formats::Formats;
@@ -20,6 +19,7 @@ use crate::communicator::Peer;
 use crate::error::{Error, Result};
 use crate::launcher::Launcher;
 use crate::matching::Mpi;
+use crate::networks;
 use crate::process::{Active, Process, Waited};
 use crate::process_table::{self, METHODS, Methods, ProcessTable};
 
@@ -348,40 +348,33 @@ pub(crate) fn listen_by_tcp(
     key: Option<Secret>,
     is_one_network: bool,
 ) -> Result<String> {
-    let at = match is_one_network || key.is_none() {
-        true => Ipv4Addr::LOCALHOST,
-        false => Ipv4Addr::UNSPECIFIED,
+    let hosts = match is_one_network || key.is_none() {
+        true => vec![Ipv4Addr::LOCALHOST.into()],
+        false => networks::own_addresses()?,
+    };
+    let at: IpAddr = match hosts.first() {
+        Some(host) if host.is_loopback() => *host,
+        Some(IpAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+        _ => Ipv4Addr::UNSPECIFIED.into(),
     };
     if let Some(key) = key {
         endpoint.set_key(key)?;
     }
-    endpoint.listen(&format!("tcp://{at}:0"))?;
+    let asked = SocketAddr::new(at, 0).to_string();
+    endpoint.listen(&format!("tcp://{asked}"))?;
     let listening = endpoint.listening();
-    let prefix = format!("tcp://{at}:");
-    let port = listening
-        .iter()
-        .find_map(|address| address.strip_prefix(&prefix));
+    let port = listening.iter().find_map(|address| {
+        let listening: SocketAddr = address.strip_prefix("tcp://")?.parse().ok()?;
+        (listening.ip() == at).then_some(listening.port())
+    });
     let port = port.ok_or_else(|| {
         let text = format!("no port for tcp among {}", listening.join(","));
         Error::new(abi::ERR_INTERN, text)
     })?;
-    let hosts = match at.is_loopback() {
-        true => Ok(vec![at.into()]),
-        // The endpoint has no port for addresses of other IP versions.
-        false => {
-            net::own_addresses().map(|all| Vec::from_iter(all.into_iter().filter(IpAddr::is_ipv4)))
-        }
-    };
-    let hosts = hosts.map_err(|error| {
-        let text = format!("looking for this host's addresses: {error}");
-        Error::new(abi::ERR_OTHER, text)
-    })?;
-    if hosts.is_empty() {
-        let text = "this host has no address at which other hosts could reach it";
-        return Err(Error::new(abi::ERR_OTHER, text));
-    }
-    let addresses = Vec::from_iter(hosts.iter().map(|host| format!("tcp://{host}:{port}")));
-    Ok(addresses.join(","))
+    let addresses = hosts
+        .into_iter()
+        .map(|host| format!("tcp://{}", SocketAddr::new(host, port)));
+    Ok(Vec::from_iter(addresses).join(","))
 }
 
 /// How messages go to the process at one of these addresses.

@@ -29,6 +29,7 @@ pub mod followers;
 pub mod fork;
 pub mod futex;
 pub mod inherited;
+pub mod interfaces;
 pub mod joining;
 pub mod lent;
 pub mod limits;

@@ -281,56 +281,6 @@ pub fn shut_writing(socket: impl AsFd) -> io::Result<()> {
     Ok(rustix::net::shutdown(socket, rustix::net::Shutdown::Write)?)
 }
 
-/// The addresses of this host's interfaces that are up, without those of the loopback and of single links.
-pub fn own_addresses() -> io::Result<Vec<IpAddr>> {
-    let mut list = std::ptr::null_mut();
-    // SAFETY: the pointer is valid for writes.
-    if unsafe { libc::getifaddrs(&mut list) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let mut found = Vec::new();
-    let mut at = list;
-    // SAFETY: each entry is valid, and so is what it points to, until the list is freed; an address of a family has that
-    // family's form.
-    while let Some(entry) = unsafe { at.as_ref() } {
-        at = entry.ifa_next;
-        let is_up = entry.ifa_flags & libc::IFF_UP as libc::c_uint != 0;
-        if is_up && !entry.ifa_addr.is_null() {
-            // SAFETY: as above.
-            found.extend(unsafe { address_of(entry.ifa_addr) });
-        }
-    }
-    // SAFETY: it is what `getifaddrs` returned, and nothing of it is used any more.
-    unsafe { libc::freeifaddrs(list) };
-    let is_single_link = |address: &IpAddr| match address {
-        IpAddr::V4(v4) => v4.is_link_local(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    };
-    found.retain(|address| !address.is_loopback() && !is_single_link(address));
-    Ok(found)
-}
-
-/// The address in a socket address of any family.
-///
-/// # Safety
-/// It is valid for reads of what its family's form has.
-unsafe fn address_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise.
-    match i32::from(unsafe { (*address).sa_family }) {
-        libc::AF_INET => {
-            // SAFETY: the caller's promise.
-            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
-            Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
-        }
-        libc::AF_INET6 => {
-            // SAFETY: the caller's promise.
-            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            Some(IpAddr::from(v6.sin6_addr.s6_addr))
-        }
-        _ => None,
-    }
-}
-
 /// This socket's own address.
 pub fn local_address(socket: impl AsFd) -> io::Result<SocketAddr> {
     Ok(SocketAddr::try_from(rustix::net::getsockname(socket)?)?)

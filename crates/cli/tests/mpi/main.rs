@@ -606,6 +606,30 @@ fn ranks_on_two_hosts() {
     }
 }
 
+/// Processes on two hosts of which one has many addresses find each other in the network that both have, whatever
+/// its IP version, and in the one that is chosen.
+#[test]
+fn hosts_with_several_networks() {
+    if !has_ip() {
+        return;
+    }
+    let program = compile("hosts");
+    for (environment, refused) in [
+        (("IP_VERSION", "6"), ""),
+        (("CAUSEWAY_MPI_NETWORKS", "lo0,10.77.0.0/16"), ""),
+        (
+            ("CAUSEWAY_MPI_NETWORKS", "one"),
+            "CAUSEWAY_MPI_NETWORKS=one: none of this host's addresses is in these networks: 10.98.1.2 (lo)",
+        ),
+    ] {
+        let output = run_on_two_hosts("shm,tcp", 4, &program, &["2"], &[environment]);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let succeeds = output.status.success();
+        assert_eq!(succeeds, refused.is_empty(), "{environment:?}: {errors}");
+        assert!(errors.contains(refused), "{environment:?}: {errors}");
+    }
+}
+
 /// Whether networks can be made.
 fn has_ip() -> bool {
     let has_ip = Command::new("ip").arg("-V").output().is_ok();
