@@ -9,7 +9,8 @@
 //! minute of processor time for each seed. `seeds=N`, `workloads=5,12` and `strategies=SB,PB` choose what is run; `span=120` shortens
 //! programs so that an entry takes about 120 s of virtual time. The word `or` begins another model, from the profile's values again; at
 //! the end it then prints how many entries are met if each strategy, workload or entry has the model that suits it best. The word `verdicts`
-//! prints instead what the text states and whether it holds with the shipped values (with `quick`, in programs that are shortened).
+//! prints instead what the text states and whether it holds with the shipped values (with `quick`, in programs that are shortened). The word
+//! `bounds` prints what the printed times leave to any model, without a run.
 //! With `JOBS` in the environment each run reports its jobs.
 #![forbid(unsafe_code)]
 
@@ -22,7 +23,7 @@ use causeway_sim::catalogue::{self, Entry, TaskResult};
 use causeway_sim::coscheduling::costs::Costs;
 use causeway_sim::coscheduling::{Experiment, run, workloads};
 use causeway_sim::engine::SECOND;
-use causeway_sim::figures::coscheduling::printed;
+use causeway_sim::figures::coscheduling::{bounds, printed};
 use causeway_sim::figures::{self, Effort};
 use causeway_sim::profile::edit;
 use causeway_sim::workloads::random::Random;
@@ -50,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         span: None,
     };
     for arg in std::env::args().skip(1) {
-        if ["verdicts", "quick"].contains(&arg.as_str()) {
+        if ["verdicts", "quick", "bounds"].contains(&arg.as_str()) {
             continue;
         }
         if arg == "or" {
@@ -87,6 +88,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if std::env::args().any(|arg| arg == "verdicts") {
         return verdicts();
+    }
+    if std::env::args().any(|arg| arg == "bounds") {
+        print_bounds(&Costs::read("coscheduling.toml", &models[0].0)?);
+        return Ok(());
     }
     let mut met = Vec::new();
     for (text, changes) in &models {
@@ -273,6 +278,31 @@ fn best_factor(logarithms: &[f64], factor: &mut f64) -> usize {
         }
     }
     most
+}
+
+/// Prints between which times each entry's has to be, if all entries of its strategy are met, and what spinning alone explains.
+fn print_bounds(costs: &Costs) {
+    println!(
+        "least and most seconds, workloads 1 to 12, if work is conserved, more work takes no less time, and all entries are met (! where that is impossible):"
+    );
+    let mut all = 0;
+    for row in bounds::rows() {
+        let columns = row.limits.iter().map(|(least, most)| {
+            let mark = if least > most { '!' } else { ' ' };
+            format!("{least:5.0}-{most:<4.0}{mark}")
+        });
+        let columns: Vec<String> = columns.collect();
+        println!("{:7}{} {}", row.strategy, columns.concat(), row.most);
+        all += row.most;
+    }
+    println!("{all} of 120 can be met together");
+    println!("if each wait blocked, all nodes together would be busy for less than the run takes:");
+    for of in bounds::slower_than_blocking(costs) {
+        println!(
+            "{:7} workload {}: {:.0} s busy, {:.0} s printed; {:.2} times as many messages would be needed",
+            of.strategy, of.workload, of.most, of.printed, of.messages
+        );
+    }
 }
 
 /// What the text states of Tables 6.4 to 6.7 and figures 6.2 to 6.4.

@@ -119,6 +119,19 @@ impl Program {
         all / ranks.count().max(1) as u64 * u64::from(self.repeats)
     }
 
+    /// Messages that the rank which receives the most of them waits for, from the beginning to the end.
+    pub fn receives(&self) -> u64 {
+        let of = |ops: &[Op]| {
+            let waits = |op: &&Op| matches!(op, Op::Receive(_) | Op::Wait(_) | Op::Collect(_));
+            ops.iter().filter(waits).count() as u64
+        };
+        let ranks = self.bodies.iter().enumerate().map(|(rank, body)| {
+            let tail = self.tails.get(rank).map_or(0, |tail| of(tail));
+            of(body) * u64::from(self.repeats) + tail
+        });
+        ranks.max().unwrap_or(0)
+    }
+
     /// The same program with `repeats` over `divisor`.
     pub fn shortened(mut self, divisor: u32) -> Self {
         self.repeats = (self.repeats / divisor.max(1)).max(1);

@@ -4,6 +4,7 @@
 //! Completion times are means over some seeds, which determine when jobs begin and how unevenly
 //! they compute.
 
+pub mod bounds;
 #[cfg(test)]
 mod contradictions;
 mod judge;
