@@ -315,7 +315,12 @@ impl Process {
 
     /// Whether all processes of a communicator speak the format in which calls are compared, and failures and ends of use are stated.
     pub(crate) fn all_compare_calls(&self, communicator: &Communicator) -> bool {
-        let knows = |group: &Arc<Group>| self.process_table.all_speak(group, CALLS_IN_AREAS);
+        self.all_know(communicator, CALLS_IN_AREAS)
+    }
+
+    /// Whether all processes of a communicator speak a format.
+    pub(crate) fn all_know(&self, communicator: &Communicator, format: u8) -> bool {
+        let knows = |group: &Arc<Group>| self.process_table.all_speak(group, format);
         let remote = communicator.remote_group();
         knows(communicator.group()) && remote.is_none_or(knows)
     }
