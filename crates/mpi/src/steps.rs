@@ -53,6 +53,8 @@ pub struct Steps {
     pub(crate) exchanged: Exchanged,
     /// Messages have to be as long as the memory for them: calls with different lengths are errors.
     pub(crate) is_exact: bool,
+    /// They are a barrier of `MPI_Finalize`.
+    pub(crate) is_last: bool,
 }
 
 impl Steps {
@@ -67,6 +69,7 @@ impl Steps {
             is_exchange: false,
             exchanged: Exchanged::default(),
             is_exact: false,
+            is_last: false,
         }
     }
 

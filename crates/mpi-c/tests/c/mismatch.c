@@ -209,6 +209,13 @@ int main(int argc, char **argv) {
     OK(MPI_Win_set_name(window, "open"));
     OK(MPI_Win_create_errhandler(unused, &handler));
     OK(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &key, NULL));
+    /* One rank's call is refused, and the others wait for that rank in MPI_Finalize: no rank waits for the refused call. */
+    if (rank == 0) {
+        int class;
+        OK(MPI_Error_class(MPI_Bcast(&word, 1, MPI_INT, size, MPI_COMM_WORLD), &class));
+        CHECK(class == MPI_ERR_ROOT);
+        usleep(200000);
+    }
     OK(MPI_Finalize());
     return 0;
 }

@@ -304,7 +304,8 @@ impl Process {
     /// Begins a barrier of `MPI_Finalize`, apart from the operations of the program: others may not have called the same of these. The checking mode compares it with them, and
     /// processes of earlier formats have it among them.
     pub(crate) fn begin_last_barrier(&mut self, communicator: usize) -> Result<Active> {
-        let steps = self.barrier(communicator)?.called("MPI_Finalize");
+        let mut steps = self.barrier(communicator)?.called("MPI_Finalize");
+        steps.is_last = true;
         let found = self.communicator(communicator)?;
         let last = among(found, FINISHING);
         if self.checks || !self.all_compare_calls(found) {
