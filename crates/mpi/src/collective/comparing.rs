@@ -5,7 +5,9 @@ use std::sync::Arc;
 use causeway_engine::Memory;
 use causeway_wire::contact::CHECKED_DATA;
 
-use super::{Blocks, Place, ring, split};
+use super::blocks::{Blocks, split};
+use super::place::Place;
+use super::spreading::ring;
 use crate::buffer::temporary;
 use crate::checking::{self, Comparison, Data};
 use crate::error::Result;
