@@ -50,6 +50,7 @@ pub(crate) unsafe fn blocks(
                     return Ok(Blocks::Even {
                         memory,
                         blocks: many,
+                        datatype: Some(datatype.clone()),
                     });
                 }
                 let at = |block: i64| block.checked_mul(count)?.checked_mul(step);

@@ -4,7 +4,7 @@
 //! sends by this description. Then each partition is a message of its own, independently of the receiver's partitions.
 
 use causeway_engine::Memory;
-use causeway_engine::types::{OpId, Posted};
+use causeway_engine::types::{OpError, OpId, Posted};
 
 use crate::abi;
 use crate::buffer::{OwnedBuffer, temporary};
@@ -62,6 +62,7 @@ impl Process {
             marked: vec![false; parts.len()],
             parts,
             error: None,
+            refused: None,
             is_started: false,
             is_orphan: false,
         };
@@ -119,6 +120,7 @@ impl Process {
         let mut active = Active::done(Status::of_proc_null(), communicator);
         if !is_none {
             self.receive_messages(at)?;
+            self.discard_messages(at)?;
             active.state = State::Partitioned(at);
         }
         Ok(active)
@@ -165,6 +167,33 @@ impl Process {
         Ok(())
     }
 
+    /// Receives the messages of a send that does not fit a started receive, without their bytes: the sender would wait for ever.
+    fn discard_messages(&mut self, at: u32) -> Result<()> {
+        let it = self.partitioned_at(at)?;
+        let (Some((first, many)), Some(peer)) = (it.refused, it.peer) else {
+            return Ok(());
+        };
+        let communicator = it.communicator;
+        let context = self
+            .communicator(communicator)?
+            .context(Channel::Partitions);
+        for message in 0..many {
+            let pattern = MpiPattern {
+                context,
+                source: Some(peer.number),
+                tag: Some(first.wrapping_add(message)),
+            };
+            if let Posted::Pending(op) = self.endpoint.post_receive(pattern, &[], POSTS, 0)? {
+                let state = State::Receive {
+                    op,
+                    from_any: false,
+                };
+                self.abandon(Active::new(state, communicator));
+            }
+        }
+        Ok(())
+    }
+
     /// The status of a started partitioned message, once it is done.
     pub(crate) fn poll_partitioned(&mut self, at: u32) -> Result<Option<Status>> {
         if let Some(op) = self.partitioned_at(at)?.description_send
@@ -176,8 +205,12 @@ impl Process {
                 Ok(_) => it.read_description(),
                 Err(error) => it.error = Some(error.into()),
             }
-            if it.is_started && it.error.is_none() {
+            let (is_started, has_failed) = (it.is_started, it.error.is_some());
+            if is_started && !has_failed {
                 self.receive_messages(at)?;
+            }
+            if is_started {
+                self.discard_messages(at)?;
             }
         }
         let pending = std::mem::take(&mut self.partitioned_at(at)?.pending);
@@ -187,6 +220,8 @@ impl Process {
             match done.map(|done| done.result) {
                 None => it.pending.push((op, message)),
                 Some(Ok(_)) => it.marked[message] = true,
+                // Too little room is the receiver's error.
+                Some(Err(OpError::TooLarge { .. })) if it.is_send => {}
                 Some(Err(error)) => it.error = Some(error.into()),
             }
         }
@@ -279,7 +314,10 @@ impl Process {
         let it = self.partitioned_at(at)?;
         match posted {
             Posted::Pending(op) => it.pending.push((op, part)),
-            Posted::Complete(done) => it.error = done.result.err().map(Error::from),
+            Posted::Complete(done) => match done.result {
+                Ok(_) | Err(OpError::TooLarge { .. }) => {}
+                Err(error) => it.error = Some(error.into()),
+            },
         }
         Ok(())
     }

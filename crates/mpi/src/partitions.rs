@@ -9,6 +9,7 @@ use crate::abi;
 use crate::buffer::OwnedBuffer;
 use crate::communicator::Peer;
 use crate::error::Error;
+use crate::status::Status;
 
 /// A partitioned message, which is sent or received again and again.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(crate) struct Partitioned {
     /// Sender: partitions that are ready. Receiver: messages that have arrived.
     pub(crate) marked: Vec<bool>,
     pub(crate) error: Option<Error>,
+    /// The tag of the first message and the number of messages of a send that does not fit the receive.
+    pub(crate) refused: Option<(u32, u32)>,
     pub(crate) is_started: bool,
     /// The request was freed: the message is released when it is done.
     pub(crate) is_orphan: bool,
@@ -86,13 +89,16 @@ impl Partitioned {
                 "the sender has {many} partitions of {size} bytes, the receiver {} bytes in all",
                 self.stream.len()
             );
-            self.error = Some(Error::new(abi::ERR_TRUNCATE, text));
+            let status = Status::of_message(self.rank, self.tag, self.stream.len() as u64);
+            self.error = Some(Error::new(abi::ERR_TRUNCATE, text).with_status(status));
+            self.refused = Some((first, many));
             return;
         }
         let mut marked = Vec::new();
         if marked.try_reserve_exact(many as usize).is_err() {
             let text = format!("{many} partitions of the sender");
             self.error = Some(Error::new(abi::ERR_NO_MEM, text));
+            self.refused = Some((first, many));
             return;
         }
         marked.resize(many as usize, false);

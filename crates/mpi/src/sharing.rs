@@ -107,6 +107,7 @@ impl Process {
         let into = Blocks::Even {
             memory: temporary(if is_first { blocks as usize } else { 0 })?,
             blocks,
+            datatype: None,
         };
         let from = Blocks::Each(vec![OwnedBuffer::bytes(temporary(1)?)]);
         let into = is_first.then_some(&into);
@@ -144,6 +145,7 @@ impl Process {
         let from = Blocks::Even {
             memory: sent,
             blocks: members.len() as u32,
+            datatype: None,
         };
         let into = Blocks::Each(vec![OwnedBuffer::bytes(received.clone())]);
         let steps = self.scatter(Some(&from), Some(&into), 0, sharing.communicator)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use causeway_engine::Memory;
 
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
-use crate::checking::Described;
+use crate::checking::{Described, Exchanged};
 use crate::error::Result;
 use crate::operation::Combine;
 
@@ -29,7 +29,7 @@ pub(crate) enum Step {
         into: Memory,
         count: u64,
     },
-    /// Compares the descriptions that all processes have sent of their calls.
+    /// Compares what processes have told each other of their calls.
     Compare(Arc<crate::checking::Comparison>),
     /// Waits for everything before.
     Fence,
@@ -48,8 +48,13 @@ pub struct Steps {
     /// Rotation of ranks: the place of rank 0 among everyone, and the number of the processes that take part.
     rotation: (u32, u32),
     pub(crate) described: Described,
+    /// For the checking mode: whether processes send different data to each other, and what this one sends and expects.
+    pub(crate) is_exchange: bool,
+    pub(crate) exchanged: Exchanged,
     /// Messages have to be as long as the memory for them: calls with different lengths are errors.
     pub(crate) is_exact: bool,
+    /// They are a barrier of `MPI_Finalize`.
+    pub(crate) is_last: bool,
 }
 
 impl Steps {
@@ -61,7 +66,10 @@ impl Steps {
             last: Vec::new(),
             rotation: (0, 0),
             described: Described::default(),
+            is_exchange: false,
+            exchanged: Exchanged::default(),
             is_exact: false,
+            is_last: false,
         }
     }
 
@@ -156,6 +164,7 @@ impl Steps {
             name,
             ..Described::default()
         };
+        self.is_exchange = false;
         self
     }
 

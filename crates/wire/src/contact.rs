@@ -23,7 +23,7 @@ use crate::formats::Formats;
 /// speaks.
 pub const FORMATS: Formats = Formats {
     lowest: 1,
-    highest: UNEVEN_IN_AREAS,
+    highest: CHECKED_DATA,
 };
 
 /// The lowest format in which processes handle files as this build does.
@@ -49,6 +49,10 @@ pub const READING: u8 = 7;
 
 /// The lowest format in which processes do scans, gathers, scatters and operations with counts for each process in the memory of a communicator, too.
 pub const UNEVEN_IN_AREAS: u8 = 8;
+
+/// The lowest format in which the checking mode compares the elements of collective operations, and what each process sends to each with what that one
+/// expects.
+pub const CHECKED_DATA: u8 = 9;
 
 /// The formats of builds that do not state them.
 const UNSTATED: Formats = Formats::only(1);

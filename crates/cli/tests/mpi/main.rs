@@ -238,6 +238,18 @@ fn an_error_of_one_rank_in_a_collective_operation_is_that_of_all() {
     assert!(output.status.success(), "{errors}");
 }
 
+#[test]
+fn messages_longer_than_their_receives_are_errors_whichever_way_they_come() {
+    let program = compile("truncations");
+    for methods in ["shm", "tcp"] {
+        for processes in [1, 2, 3] {
+            let output = run_by(methods, processes, &program, &[]);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{methods}, {processes}: {errors}");
+        }
+    }
+}
+
 /// The setting of `make waits` does not apply: ranks look after a time whether others call something else, or take no part.
 const LOOKS: (&str, &str) = ("CAUSEWAY_WAITS", "");
 

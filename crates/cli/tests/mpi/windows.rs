@@ -75,3 +75,13 @@ fn a_killed_rank_ends_accesses_in_each_of_several_windows() {
     is_told(&program, "shm", "create", "two");
     is_told(&program, "tcp", "create", "two");
 }
+
+#[test]
+fn calls_for_locks_that_fail_leave_those_of_earlier_calls() {
+    let program = compile("windows-kept");
+    for what in ["one", "all"] {
+        for (methods, kind) in [("shm", "allocate"), ("shm", "create"), ("tcp", "create")] {
+            is_told(&program, methods, kind, what);
+        }
+    }
+}

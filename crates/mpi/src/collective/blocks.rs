@@ -4,6 +4,8 @@ use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, check_apart, temporary};
+use crate::checking::Data;
+use crate::datatype::{Basic, Datatype};
 use crate::error::{Error, Result};
 use crate::steps::Steps;
 
@@ -16,6 +18,8 @@ pub enum Blocks {
         memory: Memory,
         /// Number of blocks.
         blocks: u32,
+        /// The datatype of their elements; `None` for bytes.
+        datatype: Option<Datatype>,
     },
     /// Each block in a buffer of its own.
     Each(Vec<OwnedBuffer>),
@@ -25,6 +29,27 @@ impl Blocks {
     /// One block.
     pub fn one(buffer: Buffer<'_>) -> Self {
         Self::Each(vec![buffer.into()])
+    }
+
+    /// The elements of each block, to be compared with what others have.
+    pub(crate) fn data(&self) -> Result<Vec<Data>> {
+        match self {
+            Self::Even {
+                memory,
+                blocks,
+                datatype,
+            } => {
+                let byte = Datatype::from(Basic::Byte);
+                let datatype = datatype.as_ref().unwrap_or(&byte);
+                let bytes = memory.len() as u64 / u64::from(*blocks).max(1);
+                let data = Data::of(datatype, bytes / datatype.size().max(1))?;
+                Ok(vec![data; *blocks as usize])
+            }
+            Self::Each(each) => {
+                let each = each.iter();
+                each.map(|one| Data::of(&one.datatype, one.count)).collect()
+            }
+        }
     }
 
     /// The bytes of all blocks together.
@@ -53,7 +78,7 @@ impl Blocks {
     /// The blocks to send from, each in one piece.
     pub(crate) fn packed(&self, steps: &mut Steps) -> Result<Vec<Memory>> {
         match self {
-            Self::Even { memory, blocks } => Ok(split(memory, *blocks)),
+            Self::Even { memory, blocks, .. } => Ok(split(memory, *blocks)),
             Self::Each(each) => {
                 let each = each.iter();
                 each.map(|one| steps.packed(one.as_buffer())).collect()
@@ -68,7 +93,7 @@ impl Blocks {
         is_received: impl Fn(u32) -> bool,
     ) -> Result<Vec<Memory>> {
         match self {
-            Self::Even { memory, blocks } => Ok(split(memory, *blocks)),
+            Self::Even { memory, blocks, .. } => Ok(split(memory, *blocks)),
             Self::Each(each) => {
                 let each = each.iter();
                 each.zip(0..)
@@ -85,7 +110,7 @@ impl Blocks {
     pub(crate) fn staging_at(&self, at: usize, steps: &mut Steps) -> Result<Memory> {
         let none = || Error::new(abi::ERR_INTERN, format!("there is no block {at}"));
         match self {
-            Self::Even { memory, blocks } => {
+            Self::Even { memory, blocks, .. } => {
                 split(memory, *blocks).get(at).cloned().ok_or_else(none)
             }
             Self::Each(each) => steps.staging(each.get(at).ok_or_else(none)?.as_buffer()),

@@ -4,11 +4,13 @@ use causeway_engine::Memory;
 use causeway_wire::contact::BROADCASTS_BY_ROOT;
 
 use super::blocks::Blocks;
+use super::comparing::{of_ranks, of_root};
 use super::inter::{self, Root};
 use super::place::Place;
 use super::spreading::{broadcast_by_root, broadcast_within, is_sent_by_root, ring};
 use crate::abi;
 use crate::buffer::{Buffer, scratch};
+use crate::checking::Data;
 use crate::error::{Error, Result};
 use crate::node::uneven::Left;
 use crate::process::Process;
@@ -90,6 +92,9 @@ impl Process {
         let sites = self.sites(communicator)?;
         let mut steps = Steps::on(communicator).exact();
         steps.described.root = root;
+        if self.checks && root != abi::PROC_NULL {
+            steps.described.data = Some(Data::of(buffer.datatype, buffer.count)?);
+        }
         if let Some(remote) = sites.remote {
             inter::broadcast(&mut steps, sites, Root::of(root, remote)?, buffer)?;
             return Ok(steps);
@@ -129,6 +134,13 @@ impl Process {
         let sites = self.sites(communicator)?;
         let mut steps = Steps::on(communicator);
         steps.described.root = root;
+        if self.checks {
+            let (sent, expected) = match sites.is_root(root) {
+                true => (Vec::new(), of_ranks(into, sites.own())?),
+                false => (of_root(from, root)?, Vec::new()),
+            };
+            steps.exchanges(sent, expected);
+        }
         let left = self.blocks_by_messages(communicator);
         let is_in_place = |rank: u32| from.is_none() && i64::from(rank) == i64::from(root);
         let is_received = |rank| Left::has(left.from, rank) && !is_in_place(rank);
@@ -167,6 +179,13 @@ impl Process {
         let sites = self.sites(communicator)?;
         let mut steps = Steps::on(communicator);
         steps.described.root = root;
+        if self.checks {
+            let (sent, expected) = match sites.is_root(root) {
+                true => (of_ranks(from, sites.own())?, Vec::new()),
+                false => (Vec::new(), of_root(into, root)?),
+            };
+            steps.exchanges(sent, expected);
+        }
         let sides = Sides::new(&mut steps, from, into)?;
         if let Some(remote) = sites.remote {
             let root = Root::of(root, remote)?;
@@ -200,6 +219,15 @@ impl Process {
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
         let mut steps = Steps::on(communicator);
+        if self.checks {
+            let expected = of_ranks(Some(into), sites.own())?;
+            let own = match from {
+                Some(from) => from.data()?.first().copied(),
+                None => into.data()?.get(sites.local.rank as usize).copied(),
+            };
+            let sent = expected.iter().filter_map(|(rank, _)| Some((*rank, own?)));
+            steps.exchanges(sent.collect(), expected);
+        }
         let sides = Sides::new(&mut steps, from, Some(into))?;
         if sites.remote.is_some() {
             check_not_in_place(from)?;
@@ -239,6 +267,10 @@ impl Process {
             from.check_apart(into)?;
         }
         let mut steps = Steps::on(communicator);
+        if self.checks {
+            let expected = of_ranks(Some(into), sites.own())?;
+            steps.exchanges(of_ranks(from.or(Some(into)), sites.own())?, expected);
+        }
         let left = self.blocks_by_messages(communicator);
         let mut sides = Sides::of_some(&mut steps, from, Some(into), |rank| {
             Left::has(left.from, rank)

@@ -38,6 +38,16 @@ impl Process {
     ) -> Result<Steps> {
         let all = self.neighbours(communicator)?;
         let mut steps = Steps::on(communicator);
+        if self.checks {
+            let [sent, expected] = [from.data()?, into.data()?];
+            let sent = in_order(&all.destinations)
+                .into_iter()
+                .filter_map(|(at, rank)| Some((rank, *sent.get(if is_same { 0 } else { at })?)));
+            let expected = in_order(&all.sources)
+                .into_iter()
+                .filter_map(|(at, rank)| Some((rank, *expected.get(at)?)));
+            steps.exchanges(sent.collect(), expected.collect());
+        }
         let from = from.packed(&mut steps)?;
         // A block that is not received must not be unpacked.
         for (at, rank) in in_order(&all.sources) {

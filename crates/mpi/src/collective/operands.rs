@@ -6,6 +6,7 @@ use causeway_engine::Memory;
 use super::place::Place;
 use crate::abi;
 use crate::buffer::{OwnedBuffer, check_apart, scratch, temporary};
+use crate::checking::Data;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::operation::{Combine, Operation};
@@ -21,6 +22,7 @@ pub struct Reduction {
     /// Elements.
     pub count: u64,
     pub(crate) what: Combine,
+    pub(super) datatype: Datatype,
     /// Copies to make first: operands that are not in the layout in which they are combined.
     laid_out: Vec<(OwnedBuffer, Layout)>,
     /// The layout that has the result, and the program's memory for it, if that is another.
@@ -111,6 +113,7 @@ impl Reduction {
             into: result,
             count,
             what,
+            datatype: datatype.clone(),
             laid_out: copies,
             deliver,
         })
@@ -134,10 +137,14 @@ impl Reduction {
     }
 
     /// Describes the call, so that it can be compared with those of other processes.
-    pub(super) fn describe(&self, steps: &mut Steps) {
+    pub(super) fn describe(&self, steps: &mut Steps, is_checked: bool) -> Result<()> {
         steps.described.operation = self.what.number();
         steps.described.bytes = self.into.len() as u64;
         steps.is_exact = true;
+        if is_checked {
+            steps.described.data = Some(Data::of(&self.datatype, self.count)?);
+        }
+        Ok(())
     }
 
     /// The elements of each process, as parts of memory that has those of all processes.

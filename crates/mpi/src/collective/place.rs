@@ -1,5 +1,7 @@
 //! The place of a process in a communicator.
 
+use crate::abi;
+
 /// The rank of this process and the number of processes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
@@ -39,6 +41,19 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
+    /// Whether this process is the root that is named so.
+    pub(crate) fn is_root(self, root: i32) -> bool {
+        match self.remote {
+            Some(_) => root == abi::ROOT,
+            None => u32::try_from(root) == Ok(self.local.rank),
+        }
+    }
+
+    /// The rank that this process has among those that it exchanges data with; none if they are another group.
+    pub(crate) fn own(self) -> Option<u32> {
+        self.remote.is_none().then_some(self.local.rank)
+    }
+
     /// The process's place among those of both groups, and the rotation ([`crate::steps::Steps::rotate`]) with which steps
     /// count ranks there. These ranks are the same on both sides.
     pub(crate) fn all(self) -> (Place, (u32, u32)) {

@@ -12,6 +12,7 @@ use super::place::Place;
 use super::spreading::{ring, shares};
 use crate::abi;
 use crate::buffer::{OwnedBuffer, overlap, scratch};
+use crate::checking::Data;
 use crate::error::Result;
 use crate::process::Process;
 use crate::steps::Steps;
@@ -47,7 +48,7 @@ impl Process {
         let sites = self.sites(communicator)?;
         let place = sites.local;
         let mut steps = Steps::on(communicator);
-        of.describe(&mut steps);
+        of.describe(&mut steps, self.checks)?;
         if sites.remote.is_some() {
             inter::allreduce(&mut steps, sites, of)?;
             return Ok(steps);
@@ -69,7 +70,7 @@ impl Process {
         let sites = self.sites(communicator)?;
         let place = sites.local;
         let mut steps = Steps::on(communicator);
-        of.describe(&mut steps);
+        of.describe(&mut steps, self.checks)?;
         steps.described.root = root;
         if let Some(remote) = sites.remote {
             inter::reduce(&mut steps, sites, Root::of(root, remote)?, of)?;
@@ -103,7 +104,17 @@ impl Process {
         let sites = self.sites(communicator)?;
         let place = sites.local;
         let mut steps = Steps::on(communicator);
-        of.describe(&mut steps);
+        of.describe(&mut steps, self.checks)?;
+        if self.checks && sites.remote.is_none() {
+            let part = |count: &u64| Data::of(&of.datatype, *count);
+            let parts = parts.iter().map(part).collect::<Result<Vec<_>>>()?;
+            let own = parts.get(place.rank as usize).copied();
+            let others = (0..).zip(parts).filter(|(rank, _)| *rank != place.rank);
+            let sent = Vec::from_iter(others);
+            let expected = sent.iter().filter_map(|(rank, _)| Some((*rank, own?)));
+            let expected = expected.collect();
+            steps.exchanges(sent, expected);
+        }
         if sites.remote.is_some() {
             inter::reduce_scatter(&mut steps, sites, of, parts, mine)?;
             return Ok(steps);
@@ -139,7 +150,7 @@ impl Process {
     pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Steps> {
         let Place { rank, size } = self.place(communicator)?;
         let mut steps = Steps::on(communicator);
-        of.describe(&mut steps);
+        of.describe(&mut steps, self.checks)?;
         let is_last = rank + 1 == size;
         match kind {
             Scan::Inclusive => {

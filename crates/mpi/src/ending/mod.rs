@@ -304,7 +304,8 @@ impl Process {
     /// Begins a barrier of `MPI_Finalize`, apart from the operations of the program: others may not have called the same of these. The checking mode compares it with them, and
     /// processes of earlier formats have it among them.
     pub(crate) fn begin_last_barrier(&mut self, communicator: usize) -> Result<Active> {
-        let steps = self.barrier(communicator)?.called("MPI_Finalize");
+        let mut steps = self.barrier(communicator)?.called("MPI_Finalize");
+        steps.is_last = true;
         let found = self.communicator(communicator)?;
         let last = among(found, FINISHING);
         if self.checks || !self.all_compare_calls(found) {
@@ -315,7 +316,12 @@ impl Process {
 
     /// Whether all processes of a communicator speak the format in which calls are compared, and failures and ends of use are stated.
     pub(crate) fn all_compare_calls(&self, communicator: &Communicator) -> bool {
-        let knows = |group: &Arc<Group>| self.process_table.all_speak(group, CALLS_IN_AREAS);
+        self.all_know(communicator, CALLS_IN_AREAS)
+    }
+
+    /// Whether all processes of a communicator speak a format.
+    pub(crate) fn all_know(&self, communicator: &Communicator, format: u8) -> bool {
+        let knows = |group: &Arc<Group>| self.process_table.all_speak(group, format);
         let remote = communicator.remote_group();
         knows(communicator.group()) && remote.is_none_or(knows)
     }

@@ -112,6 +112,7 @@ fn begin_allgather(
     let into = Blocks::Even {
         memory: into,
         blocks: process.communicator(communicator)?.size(),
+        datatype: None,
     };
     let steps = process.allgather(Some(&Blocks::Each(vec![own])), &into, communicator)?;
     process.begin_part(steps, name)

@@ -8,7 +8,6 @@ use causeway_engine::types::{OpError, Posted};
 use super::{Failed, Notice};
 use crate::abi;
 use crate::communicator::{Channel, Peer};
-use crate::ending::statement::FINISHING;
 use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::process::{POSTS, Process};
@@ -137,7 +136,9 @@ impl Process {
         let Some(schedule) = self.schedules.get(at) else {
             return Ok(());
         };
-        if let (Channel::Collectives, tag) = (schedule.channel, schedule.tag)
+        // All processes that have called `MPI_Finalize` take part in its barriers, although they state that they begin no further operation.
+        if !schedule.is_last
+            && let (Channel::Collectives, tag) = (schedule.channel, schedule.tag)
             && let Some((_, error)) = self.look_for_ending(schedule.communicator, tag)
         {
             // Others may wait for this process, and not for the one that takes no part.
@@ -175,8 +176,8 @@ impl Process {
         let Some(schedule) = self.schedules.get(at) else {
             return Ok(());
         };
-        // In the barrier of `MPI_Finalize`, all wait for those that have not called it.
-        if schedule.channel == Channel::Collectives && schedule.tag < FINISHING {
+        // In the barriers of `MPI_Finalize`, all wait for those that have not called it.
+        if schedule.channel == Channel::Collectives && !schedule.is_last {
             let places = schedule.messages.iter().map(|message| message.peer);
             let (communicator, places) = (schedule.communicator, Vec::from_iter(places));
             self.ask_whether_begun(communicator, &places);

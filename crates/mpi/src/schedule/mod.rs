@@ -93,6 +93,8 @@ struct Schedule {
     name: &'static str,
     /// Where in the communicator's shared memory the call was published, to be compared with the others'.
     agreed: Option<Agreed>,
+    /// It is a barrier of `MPI_Finalize`.
+    is_last: bool,
     /// Another process has withdrawn a message: it has given the operation up, and says why in a message that comes next.
     is_given_up: bool,
     /// The notification that says so.
@@ -170,6 +172,7 @@ impl Schedule {
         Box::new(Self {
             communicator: steps.communicator,
             is_exact: steps.is_exact,
+            is_last: steps.is_last,
             name: steps.described.name,
             steps: steps.finished(),
             at: 0,

@@ -54,7 +54,7 @@ impl Process {
             match waited {
                 Ok(Waited::NotYet(_)) => {}
                 Err(_) => {
-                    self.release_locks(handle)?;
+                    self.give_up_locks(handle, rank)?;
                     return waited;
                 }
                 Ok(Waited::Done(()) | Waited::Call(_)) => return waited,
@@ -78,9 +78,30 @@ impl Process {
         });
         self.endpoint.end_notified_wait();
         if done.is_err() {
-            self.release_locks(handle)?;
+            self.give_up_locks(handle, rank)?;
         }
         done
+    }
+
+    /// Releases those locks of a failed call that it has taken, and those that it has requested as soon as they are granted. Locks of earlier calls stay.
+    #[cold]
+    fn give_up_locks(&mut self, handle: usize, rank: Option<i32>) -> Result<()> {
+        let window = self.window(handle)?;
+        let (number, is_direct) = (window.number, window.is_direct());
+        for rank in rank.map_or(0..window.group.size(), |rank| rank as u32..rank as u32 + 1) {
+            let window = self.window_mut(handle)?;
+            let other = &mut window.others[rank as usize];
+            if window.epoch.locks[rank as usize].is_some() {
+                self.release_lock(handle, rank)?;
+            } else if std::mem::take(&mut other.is_granted) {
+                self.notify_rank(handle, rank, &Notice::Unlock { window: number })?;
+            } else if !is_direct {
+                other.given_up += 1;
+            }
+        }
+        // The program may call again until it has them, and others may have to release them first.
+        self.progress();
+        Ok(())
     }
 
     /// Tries to take locks that lie in shared memory, as long as that is worth it.

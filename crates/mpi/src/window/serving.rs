@@ -105,10 +105,17 @@ impl Process {
         let Some(rank) = window.group.rank_of(from) else {
             return;
         };
+        let number = window.number;
         let other = &mut window.others[rank as usize];
         match notice {
             Notice::Lock { exclusive, .. } => window.waiting.request(rank, *exclusive),
             Notice::Unlock { .. } => window.waiting.release(),
+            // Requests are granted in their order.
+            Notice::Granted { .. } if other.given_up > 0 => {
+                other.given_up -= 1;
+                // One of this process's own windows has this rank.
+                let _ = self.notify_rank(handle, rank, &Notice::Unlock { window: number });
+            }
             Notice::Granted { .. } => other.is_granted = true,
             Notice::Posted { .. } => other.posted += 1,
             Notice::Completed { .. } => other.completed += 1,
@@ -120,7 +127,6 @@ impl Process {
             // It only ends a wait.
             _ => {}
         }
-        let number = window.number;
         while let Some(rank) = self.next_holder(handle) {
             // One of this process's own windows has this rank.
             let _ = self.notify_rank(handle, rank, &Notice::Granted { window: number });

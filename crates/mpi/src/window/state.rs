@@ -107,6 +107,8 @@ pub(super) enum WindowMemory {
 pub(super) struct Other {
     /// It has given this process its lock.
     pub(super) is_granted: bool,
+    /// How many requests of its lock this process has given up before they were granted.
+    pub(super) given_up: u32,
     /// How often it has opened its memory to this process, and this process has not begun to access it.
     pub(super) posted: u32,
     /// How often it has completed accesses to this process's memory that this process has not waited for.
