@@ -134,12 +134,8 @@ impl Mounted {
         mut reply: ReplyDirectoryPlus,
     ) {
         let named = listed.iter().filter(|listed| !listed.is_dot);
-        let named = named.map(|listed| {
-            let Shown { object, seen, .. } = listed.shown;
-            (&listed.name[..], (object, seen))
-        });
-        let named: Vec<_> = named.collect();
-        self.caches.reply_with_entries(directory, &named, |times| {
+        let named = named.map(|listed| (&listed.name[..], &listed.shown));
+        self.reply_with_entries(directory, named, |times| {
             let mut times = times.iter();
             let mut given = 0;
             for listed in listed {
