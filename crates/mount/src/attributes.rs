@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use causeway_fs::Error;
 use causeway_fs::client::CacheStamp;
-use causeway_wire::fs::{Attributes, Errno, Kind, ObjectId, Timestamp};
+use causeway_wire::fs::{Attributes, Entry, Errno, Kind, ObjectId, Timestamp};
 use fuser::{FileAttr, FileType, INodeNo, TimeOrNow};
 
 /// Bytes that programs should read and write at a time.
@@ -85,6 +85,18 @@ impl Shown {
         stored: 0,
         seen: None,
     };
+
+    /// What an entry alone says of its object: which one it is, and of which kind.
+    pub(crate) fn of_entry(entry: &Entry) -> Self {
+        Self {
+            object: entry.object,
+            attributes: Attributes {
+                kind: entry.kind,
+                ..Self::NOTHING.attributes
+            },
+            ..Self::NOTHING
+        }
+    }
 }
 
 /// An object's attributes in the kernel's form.

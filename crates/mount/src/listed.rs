@@ -3,8 +3,8 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-use causeway_fs::client::Named;
-use causeway_wire::fs::{Attributes, Entry, Errno, ObjectId};
+use causeway_fs::client::{LookedUp, Named};
+use causeway_wire::fs::{Entry, Errno, ObjectId};
 use fuser::{Generation, INodeNo, ReplyDirectoryPlus};
 
 use crate::attributes::{Failed, Outcome, Shown, for_kernel};
@@ -35,7 +35,7 @@ impl Mounted {
         // Names are found in the cache by users who have looked some up while the directory was cached.
         self.node(directory)?;
         let cached = |entry: &&Entry| self.caches.find(user, directory, &entry.name);
-        let mut found: Vec<Option<Named>> = entries.iter().map(cached).collect();
+        let found: Vec<Option<Named>> = entries.iter().map(cached).collect();
         let unknown = || {
             entries
                 .iter()
@@ -52,24 +52,35 @@ impl Mounted {
         let mut looked_up = match looked_up {
             // A user who may list a directory, but not search it: the kernel lets nobody else have what it is told here.
             Err(Failed(Errno::EACCES)) => unknown()
-                .map(|(entry, _)| match self.node(entry.object) {
-                    Ok((node, _)) => Ok(Some((node, None))),
-                    Err(Failed(Errno::ENOENT)) => Ok(None),
-                    Err(failed) => Err(failed),
-                })
+                .map(|(entry, _)| self.look_up_object(entry.object))
                 .collect::<Outcome<Vec<_>>>()?,
             looked_up => looked_up?,
         }
         .into_iter();
-        let shown = found.iter_mut().map(|named| match named.take() {
+        let shown = entries.iter().zip(found).map(|(entry, named)| match named {
             Some(Named::Node(node, seen)) => Some(self.looked_up(&node, Some(seen))),
             Some(Named::Nothing) => None,
-            None => {
-                let (node, seen) = looked_up.next()??;
-                Some(self.looked_up(&node, seen))
-            }
+            None => match looked_up.next()? {
+                LookedUp::Node(node, seen) => Some(self.looked_up(&node, seen)),
+                LookedUp::Nothing => None,
+                // Others are to be found beside it. The kernel goes by nothing that it is told of this one, as it is told no time.
+                LookedUp::Damaged => Some(Shown::of_entry(entry)),
+            },
         });
         Ok(shown.collect())
+    }
+
+    /// An object of an entry, as if that was looked up.
+    fn look_up_object(&self, object: ObjectId) -> Outcome<LookedUp> {
+        if let Some((node, _)) = self.caches.node(object) {
+            return Ok(LookedUp::Node(Box::new(node), None));
+        }
+        (self.clients).own(|client| match client.stat_object_cached(object) {
+            Ok((node, _)) => Ok(LookedUp::Node(Box::new(node), None)),
+            Err(error) if error.errno == Errno::ESTALE => Ok(LookedUp::Nothing),
+            Err(error) if error.errno == Errno::CORRUPT => Ok(LookedUp::Damaged),
+            Err(error) => Err(error),
+        })
     }
 
     /// The entries from a position on, with what they stand for; none at the end.
@@ -101,14 +112,7 @@ impl Mounted {
             let listed = entries.into_iter().filter_map(|(next, entry)| {
                 let is_dot = is_dot(&entry);
                 let shown = match is_dot {
-                    true => Shown {
-                        object: entry.object,
-                        attributes: Attributes {
-                            kind: entry.kind,
-                            ..Shown::NOTHING.attributes
-                        },
-                        ..Shown::NOTHING
-                    },
+                    true => Shown::of_entry(&entry),
                     false => shown.next()??,
                 };
                 Some(Listed {
@@ -134,12 +138,8 @@ impl Mounted {
         mut reply: ReplyDirectoryPlus,
     ) {
         let named = listed.iter().filter(|listed| !listed.is_dot);
-        let named = named.map(|listed| {
-            let Shown { object, seen, .. } = listed.shown;
-            (&listed.name[..], (object, seen))
-        });
-        let named: Vec<_> = named.collect();
-        self.caches.reply_with_entries(directory, &named, |times| {
+        let named = named.map(|listed| (&listed.name[..], &listed.shown));
+        self.reply_with_entries(directory, named, |times| {
             let mut times = times.iter();
             let mut given = 0;
             for listed in listed {

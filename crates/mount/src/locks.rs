@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use causeway_fs::Error;
-use causeway_fs::client::{EntryTimes, LockOwner};
+use causeway_fs::client::{CacheStamp, EntryTimes, LockOwner};
 use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
 
 use crate::attributes::{Failed, Outcome, Shown};
@@ -148,16 +148,25 @@ impl Mounted {
         Ok(self.clients.locks().check(object)?)
     }
 
-    /// Replies to the kernel, with the time for which it may cache the attributes: none for a file on which locks are lost, as the mount has
-    /// to be asked before each time that somebody reads it.
-    pub(crate) fn reply_with(&self, shown: &Shown, reply: impl FnOnce(&Duration)) {
+    /// When attributes were cached that the kernel is about to get. `None` for a file on which locks are lost: the mount has to be asked before each time that
+    /// somebody reads it, so the kernel must not cache them.
+    fn seen(&self, shown: &Shown) -> Option<CacheStamp> {
         let has_lost = || self.clients.locks().has_lost(shown.object);
-        let seen = shown.seen.filter(|_| !has_lost());
-        self.caches.reply_with(shown.object, seen, reply);
-        if seen.is_some() && has_lost() {
-            // What was dropped for the loss came before this reply.
-            self.caches.forget(shown.object);
+        shown.seen.filter(|_| !has_lost())
+    }
+
+    /// The kernel has got attributes, with what was [seen](Self::seen) of them. What it drops for a loss, it may have dropped before it got them.
+    fn forget_if_lost(&self, object: ObjectId, seen: Option<CacheStamp>) {
+        if seen.is_some() && self.clients.locks().has_lost(object) {
+            self.caches.forget(object);
         }
+    }
+
+    /// Replies to the kernel, with the time for which it may cache the attributes.
+    pub(crate) fn reply_with(&self, shown: &Shown, reply: impl FnOnce(&Duration)) {
+        let seen = self.seen(shown);
+        self.caches.reply_with(shown.object, seen, reply);
+        self.forget_if_lost(shown.object, seen);
     }
 
     /// The same with a name and what it stands for; see [`Caches::reply_with_entry`](crate::caches::Caches::reply_with_entry).
@@ -168,16 +177,26 @@ impl Mounted {
         is_changed: bool,
         reply: impl FnOnce(&EntryTimes),
     ) {
-        let Some(shown) = shown else {
-            return self.caches.reply_with_entry(name, None, is_changed, reply);
-        };
-        let has_lost = || self.clients.locks().has_lost(shown.object);
-        let seen = shown.seen.filter(|_| !has_lost());
-        let target = Some((shown.object, seen));
+        let target = shown.map(|shown| (shown.object, self.seen(shown)));
         self.caches
             .reply_with_entry(name, target, is_changed, reply);
-        if seen.is_some() && has_lost() {
-            self.caches.forget(shown.object);
+        if let Some((object, seen)) = target {
+            self.forget_if_lost(object, seen);
+        }
+    }
+
+    /// The same with names of a directory; see [`Caches::reply_with_entries`](crate::caches::Caches::reply_with_entries).
+    pub(crate) fn reply_with_entries<'a>(
+        &self,
+        directory: ObjectId,
+        names: impl Iterator<Item = (&'a [u8], &'a Shown)>,
+        reply: impl FnOnce(&[EntryTimes]) -> usize,
+    ) {
+        let names = names.map(|(name, shown)| (name, (shown.object, self.seen(shown))));
+        let names: Vec<_> = names.collect();
+        self.caches.reply_with_entries(directory, &names, reply);
+        for (_, (object, seen)) in names {
+            self.forget_if_lost(object, seen);
         }
     }
 

@@ -76,6 +76,11 @@ pub fn checked(program: &Path) -> Command {
         ])
         // Forked peers are checked as well.
         .arg("--trace-children=yes")
+        .arg(concat!(
+            "--suppressions=",
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../tools/valgrind-accepted"
+        ))
         .arg(program);
     command
 }

@@ -5,6 +5,7 @@
 
 mod acls;
 mod coherence;
+mod damage;
 mod databases;
 mod ends;
 mod files;

@@ -24,6 +24,17 @@ pub enum Named {
     Nothing,
 }
 
+/// What one of many names was found to refer to.
+#[derive(Debug, Clone)]
+pub enum LookedUp {
+    /// An object, and by which lease it is cached.
+    Node(Box<Node>, Option<CacheStamp>),
+    /// The name does not exist.
+    Nothing,
+    /// The name exists, and the object's record is damaged.
+    Damaged,
+}
+
 /// An object that is cached.
 #[derive(Debug, Clone)]
 pub(super) struct CachedNode {

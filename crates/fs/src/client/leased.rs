@@ -6,7 +6,7 @@ use std::time::Instant;
 use causeway_wire::fs::formats::GrantedLease;
 use causeway_wire::fs::{Errno, Node, ObjectId, Operation, Place, ReplyBody};
 
-use super::cached::CacheStamp;
+use super::cached::{CacheStamp, LookedUp};
 use super::call::{Body, Call};
 use super::call_error::{CallError, object_name};
 use super::change_scope::{ChangeScope, StateAfter};
@@ -66,17 +66,13 @@ impl Client {
             .map_err(|error| error.during("stat", name))
     }
 
-    /// Looks names in a directory up as [`Client::stat_cached`] does, with many requests in flight, so that they are cached. Returns what each refers to, `None` for one that does not
-    /// exist; if names cannot be looked up, the first of these errors is returned.
-    #[expect(
-        clippy::type_complexity,
-        reason = "that of `stat_cached`, for each name"
-    )]
+    /// Looks names in a directory up as [`Client::stat_cached`] does, with many requests in flight, so that they are cached. Returns what each refers to; if names cannot be looked up, the
+    /// first of these errors is returned.
     pub fn stat_all_cached(
         &mut self,
         directory: ObjectId,
         names: &[Vec<u8>],
-    ) -> Result<Vec<Option<(Node, Option<CacheStamp>)>>, Error> {
+    ) -> Result<Vec<LookedUp>, Error> {
         let mut all = Vec::with_capacity(names.len());
         for names in names.chunks(LOOKUPS) {
             let asked = self.rpc.ask();
@@ -89,11 +85,12 @@ impl Client {
             for ((reply, lease), name) in replies.into_iter().zip(names) {
                 let found = reply.and_then(node);
                 let seen = self.keep_name(asked, (directory, name), &found, lease.as_ref());
-                match found {
-                    Ok(found) => all.push(Some((found, seen))),
-                    Err(error) if error.errno == Errno::ENOENT => all.push(None),
+                all.push(match found {
+                    Ok(found) => LookedUp::Node(Box::new(found), seen),
+                    Err(error) if error.errno == Errno::ENOENT => LookedUp::Nothing,
+                    Err(error) if error.errno == Errno::CORRUPT => LookedUp::Damaged,
                     Err(error) => return Err(error.during("stat", name)),
-                }
+                });
             }
         }
         Ok(all)

@@ -62,7 +62,7 @@ mod xattrs;
 pub use allocation::Allocation;
 pub use append_lock::AppendLockWait;
 pub use atomic::AtomicAccess;
-pub use cached::{CacheStamp, Era, Named};
+pub use cached::{CacheStamp, Era, LookedUp, Named};
 pub use connection::Client;
 pub(crate) use connection::Shared;
 pub use file::{CreateOptions, File};

@@ -251,8 +251,10 @@ fn lost_locks_fail_reads_and_not_unlocks() {
     let read = |file: &File| rustix::io::pread(file, &mut [0; 9], 0);
     for file in &files {
         until("the program cannot read", || read(file) == Err(Errno::IO));
-        // Whatever others learn of the file.
+        // Whatever others learn of the file, from a listing too.
         file.metadata().unwrap();
+        assert_eq!(read(file), Err(Errno::IO));
+        assert_eq!(std::fs::read_dir(mounted.path()).unwrap().count(), 3);
         assert_eq!(read(file), Err(Errno::IO));
         assert_eq!(rustix::io::pwrite(file, b"x", 0), Err(Errno::IO));
     }
