@@ -203,7 +203,7 @@ pub fn tune(socket: impl AsFd, vanished: Duration, unread: Option<Duration>) -> 
 }
 
 /// How long the peer's host has not acknowledged anything, if it should have: data is on the way to it, or
-/// it has not replied to [`UNANSWERED_PROBES`] of the kernel's probes. While the peer leaves what has
+/// it has not replied to three of the kernel's probes. While the peer leaves what has
 /// arrived unread, nothing is on the way, and the kernel probes for room.
 pub fn host_silence(socket: impl AsFd) -> io::Result<Option<Duration>> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();

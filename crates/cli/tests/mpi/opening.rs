@@ -66,6 +66,7 @@ impl Rank {
         let into = Blocks::Even {
             memory: memory.clone(),
             blocks: size,
+            datatype: None,
         };
         let from = Blocks::Each(vec![bytes(number)]);
         let steps = self.0.allgather(Some(&from), &into, abi::COMM_WORLD);
