@@ -306,7 +306,11 @@ mod tests {
         let error = error.expect_err("they have none");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks formats 9 to 10 of MPI's messages, this process formats 1 to 8; run builds on both sides that share one"
+            format!(
+                "rank 1: it speaks formats {above} to {} of MPI's messages, this process formats 1 to {}; run builds on both sides that share one",
+                above + 1,
+                FORMATS.highest
+            )
         );
     }
 
@@ -319,8 +323,11 @@ mod tests {
         let error = file_format("rank 1", FORMATS, first).expect_err("it is too old");
         assert_eq!(
             error.text(),
-            "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to 8, and files are opened together from format 2 on; \
-             run a build on all sides that speaks it"
+            format!(
+                "rank 1: it speaks format 1 of MPI's messages, this process formats 1 to {}, and files are opened together from format 2 on; \
+                 run a build on all sides that speaks it",
+                FORMATS.highest
+            )
         );
         // This process is, to others that are not.
         file_format("rank 1", first, FORMATS).expect_err("this process is too old");
