@@ -21,6 +21,7 @@ mod servers;
 mod sim;
 mod small;
 mod stand;
+mod stopped;
 mod top;
 mod users;
 mod wrong_use;

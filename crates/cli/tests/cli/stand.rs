@@ -305,13 +305,19 @@ impl Stand {
 
     /// A copy of its configuration with a short time-out.
     pub(crate) fn impatient(&self) -> PathBuf {
+        self.with_timeout("1 s")
+    }
+
+    /// A copy of its configuration with this time-out.
+    pub(crate) fn with_timeout(&self, timeout: &str) -> PathBuf {
         let text = std::fs::read_to_string(&self.config).unwrap();
         let line = text
             .lines()
             .find(|line| line.starts_with("timeout"))
             .unwrap();
         let file = self.directory.path().join("impatient.toml");
-        write_as(&file, &text.replace(line, "timeout = \"1 s\""), 0o644, None);
+        let ours = format!("timeout = {timeout:?}");
+        write_as(&file, &text.replace(line, &ours), 0o644, None);
         file
     }
 

@@ -160,6 +160,21 @@ fn servers_and_what_they_do_can_be_seen_without_their_help() {
     });
 }
 
+/// Whether a process is seen to have waited a while for a peer whose address ends like this.
+pub(crate) fn waits_for_one_at(pid: u32, end: &str) -> bool {
+    let top = Run::new(here(), &["top", "--json", "--interval", "0.05"]).json();
+    let processes = top["processes"].as_array().unwrap().clone();
+    let own = processes.iter().filter(|process| process["pid"] == pid);
+    let instances = own.flat_map(|process| process["instances"].as_array().unwrap());
+    let mut peers = instances.flat_map(|instance| instance["peers"].as_array().unwrap());
+    peers.any(|peer| {
+        peer["waiting"]["age_s"]
+            .as_f64()
+            .is_some_and(|age| age > 0.2)
+            && peer["address"].as_str().unwrap().ends_with(end)
+    })
+}
+
 #[test]
 fn a_client_that_waits_for_a_stopped_server_is_seen_to_wait() {
     let stand = Stand::new();
@@ -168,19 +183,7 @@ fn a_client_that_waits_for_a_stopped_server_is_seen_to_wait() {
     super::stand::send(server, Signal::STOP);
     let mut client = stand.fs(&["put", "file", "/file"]).start();
     let pid = client.id();
-    until("it is seen to wait", || {
-        let top = Run::new(here(), &["top", "--json", "--interval", "0.05"]).json();
-        let processes = top["processes"].as_array().unwrap().clone();
-        let own = processes.iter().filter(|process| process["pid"] == pid);
-        let instances = own.flat_map(|process| process["instances"].as_array().unwrap());
-        let mut peers = instances.flat_map(|instance| instance["peers"].as_array().unwrap());
-        peers.any(|peer| {
-            peer["waiting"]["age_s"]
-                .as_f64()
-                .is_some_and(|age| age > 0.2)
-                && peer["address"].as_str().unwrap().ends_with("io1.sock")
-        })
-    });
+    until("it is seen to wait", || waits_for_one_at(pid, "io1.sock"));
     client.kill().unwrap();
     client.wait().unwrap();
     super::stand::send(server, Signal::CONT);

@@ -253,7 +253,8 @@ impl Rpc {
                 pending.capability = None;
             }
             // An I/O server whose clock is ahead accepts no capability until the metadata server's clock has come as far.
-            if pending.was_renewed && Instant::now() + LONGEST_PAUSE >= deadline {
+            let ends = self.attendance.extended(deadline);
+            if pending.was_renewed && Instant::now() + LONGEST_PAUSE >= ends {
                 let errno = Errno::EACCES;
                 pending.state = State::Done(Err(CallError { errno, ..error }));
                 continue;

@@ -42,7 +42,7 @@ impl Rpc {
         }
         let failed = self.introduce(&unknown, deadline);
         // A server that cannot be reached may have used up the others' time: then their errors name that server.
-        let late = Instant::now() >= deadline;
+        let late = self.is_over(deadline);
         for pending in pending_calls.iter_mut().filter(|pending| pending.is_open()) {
             let own = failed
                 .iter()
@@ -107,9 +107,11 @@ impl Rpc {
                 break;
             }
             // The metadata server is about to register these servers, and no event shows when it has.
-            let rest = deadline.saturating_duration_since(Instant::now());
+            let is_over = self.is_over(deadline);
+            let ends = self.attendance.extended(deadline);
+            let rest = ends.saturating_duration_since(Instant::now());
             std::thread::sleep(pauses.next().min(rest));
-            let renewed = match rest.is_zero() {
+            let renewed = match is_over {
                 true => Err(self.not_registered()),
                 false => self.introduce_metadata(deadline),
             };

@@ -12,6 +12,7 @@ mod allocation;
 mod append;
 mod append_lock;
 mod atomic;
+mod attendance;
 mod cached;
 mod call;
 mod call_error;

@@ -134,6 +134,11 @@ impl PendingCall {
         }
     }
 
+    /// Whether the call changes something once, and an attempt at it has ended without a reply.
+    pub(super) fn is_doubtful_change(&self) -> bool {
+        self.call.slot.is_some() && self.unfinished
+    }
+
     /// Whether the call has no result yet.
     pub(super) fn is_open(&self) -> bool {
         !matches!(self.state, State::Done(_))

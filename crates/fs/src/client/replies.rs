@@ -179,6 +179,17 @@ impl Rpc {
         }
     }
 
+    /// Ends a change that may have been carried out: this process was stopped for so long that servers may have forgotten their
+    /// replies, and would carry it out once more.
+    pub(super) fn give_up_change(&self, pending: &mut PendingCall) {
+        let waited = self.timeout.as_secs_f64();
+        let message = format!(
+            "this process was stopped for longer than the time-out of {waited} s, and it is not known whether the change was made"
+        );
+        let error = self.error_at(pending.call.server, Errno::ETIMEDOUT, message);
+        pending.state = State::Done(Err(error));
+    }
+
     /// Ends the calls in progress because the time-out has passed, each with the reason.
     pub(super) fn give_up(&mut self, pending_calls: &mut [PendingCall]) {
         let waited = self.timeout.as_secs_f64();

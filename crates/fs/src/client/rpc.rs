@@ -3,7 +3,8 @@
 //! Every call of the library ends here, in [`Rpc::call_all`]. A request travels as an unexpected
 //! message; its reply is received under a tag of its own. When a server's connection breaks, the
 //! request is sent again with the same session slot and sequence number, so that a mutation is carried
-//! out once (see [`Request`]), until the time-out of the whole call has passed. A server that is
+//! out once (see [`Request`]), until the time-out of the whole call has passed; time in which this process was
+//! stopped does not count, but for changes that may have been carried out, as servers forget their replies. A server that is
 //! connected but silent is disconnected at that moment, which also ends its access to the client's memory.
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use causeway_wire::fs::{
     Target,
 };
 
+use super::attendance::Attendance;
 use super::call::{Body, Call};
 use super::call_error::CallError;
 use super::held_capabilities::Capabilities;
@@ -86,6 +88,8 @@ pub(crate) struct Rpc {
     pub(super) timeout: Duration,
     /// How long a call may take at most by the configuration: servers keep replies for that long.
     pub(super) longest_timeout: Duration,
+    /// Of the present call's time.
+    pub(super) attendance: Attendance,
     pub(super) client: u128,
     caller: Caller,
     pub(super) capabilities: Capabilities,
@@ -154,6 +158,7 @@ impl Rpc {
             routes: Vec::new(),
             timeout: configuration.timeout,
             longest_timeout: configuration.timeout,
+            attendance: Attendance::begin(configuration.timeout, Instant::now()),
             client: random_number()?,
             caller,
             capabilities: Capabilities::default(),
@@ -365,6 +370,7 @@ impl Rpc {
     fn complete(&mut self, calls: Vec<Call>, on_reply: &mut OnReply<'_>) -> Vec<PendingCall> {
         let mut now = Instant::now();
         let deadline = now + self.timeout;
+        self.attendance = Attendance::begin(self.timeout, now);
         let mut altered = self.begin_changes(&calls);
         let mut pending_calls = self.start_calls(calls, None, now);
         loop {
@@ -426,7 +432,7 @@ impl Rpc {
             matches!(&pending.state, State::Done(Err(error)) if error.errno == Errno::WRONG_TARGET)
                 && pending.sent_target != Target::default()
         };
-        if !pending_calls.iter().any(refused) || Instant::now() >= deadline {
+        if !pending_calls.iter().any(refused) || self.is_over(deadline) {
             return false;
         }
         for pending in pending_calls.iter().filter(|pending| refused(pending)) {
@@ -463,17 +469,22 @@ impl Rpc {
         let mut completions = Vec::new();
         loop {
             let now = Instant::now();
-            if now >= deadline || self.interrupted.load(Ordering::Acquire) {
+            self.attendance.look(now);
+            let ends = self.attendance.extended(deadline);
+            if now >= ends || self.interrupted.load(Ordering::Acquire) {
                 return self.give_up(pending_calls);
             }
             self.look_at_nodes(pending_calls, now);
-            let mut next = deadline;
+            let mut next = ends;
             let mut open = false;
             for (index, pending) in pending_calls.iter_mut().enumerate() {
                 if let State::Waiting { until } = pending.state
                     && until <= now
                 {
-                    self.send(pending, index);
+                    match pending.is_doubtful_change() && now >= deadline {
+                        true => self.give_up_change(pending),
+                        false => self.send(pending, index),
+                    }
                 }
                 if let State::Waiting { until } = pending.state {
                     next = next.min(until);
@@ -485,6 +496,7 @@ impl Rpc {
             }
             completions.clear();
             let idle = next.saturating_duration_since(now);
+            let idle = idle.min(self.attendance.step());
             if let Err(error) = self
                 .bmi
                 .testcontext(self.context, BATCH, idle, &mut completions)
@@ -509,6 +521,13 @@ impl Rpc {
                 }
             }
         }
+    }
+
+    /// Whether the time until then has passed, beside that in which this process was stopped.
+    pub(super) fn is_over(&mut self, deadline: Instant) -> bool {
+        let now = Instant::now();
+        self.attendance.look(now);
+        now >= self.attendance.extended(deadline)
     }
 
     /// Sends a call's request.
