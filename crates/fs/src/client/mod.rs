@@ -4,7 +4,7 @@
 //! configuration's timeout. A call has all its requests in flight at once, where it can. Several
 //! threads use several clients.
 //!
-//! Reading order: `connection` (what a client is), `call`, `call_error`, `numbers`, `rpc`, `pending` and `replies` (requests, replies, repetition), `session`, `link`, `node_files` and `changed_nodes` (files that have changed meanwhile), `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and `xattrs` (the name space), `transfer` (which bytes go where), `through` (long reads into ordinary memory), `io`
+//! Reading order: `connection` (what a client is), `call`, `call_error`, `numbers`, `rpc`, `pending`, `replies` and `attendance` (requests, replies, repetition, time), `session`, `link`, `node_files` and `changed_nodes` (files that have changed meanwhile), `introduce` and `identity` (which server is at an address), `file`, `nodes`, `names` and `xattrs` (the name space), `transfer` (which bytes go where), `through` (long reads into ordinary memory), `io`
 //! (reading and writing), `append` (writing behind the end), `atomic` (atomic accesses), `pointer` (pointers that clients share), `locks`, `lock_state` and `lock_thread` (locks that exclude other clients), `held`, `held_state` and `held_thread` (files that are kept while they are open), `leases`, `lease_cache`, `cached`, `change_scope`, `contention`, `leased` and `lease_thread` (names and
 //! attributes that are cached), `holes` and `allocation` (where holes are; making them, reserving room), `presence` (data that is missing), `unsynced`, `verifiers` and `losses` (changes that were lost before a sync), `maintain` (for operators), `stages` (where the time goes).
 
