@@ -1,8 +1,8 @@
 //! Events that the threads of the launcher send to the one that watches over the job.
 
-use std::os::fd::OwnedFd;
 use std::process::ExitStatus;
 
+use super::child::Signals;
 use super::job_rank::JobRank;
 
 /// A process that runs.
@@ -11,8 +11,7 @@ pub(crate) struct Running {
     pub(crate) job_rank: JobRank,
     /// The number of its page in the memory file for hang reports, and of its file of events.
     pub(crate) page: u32,
-    /// A handle that remains the process's when its id is used again.
-    pub(crate) handle: OwnedFd,
+    pub(crate) signals: Signals,
 }
 
 /// Something that happened to the program.

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use causeway_command::failure::{Doing, Outcome};
 use causeway_wire::run;
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::Signal;
 
+use super::child::Signals;
 use super::event::{Event, Running};
 use super::events;
 use super::job_rank::JobRank;
@@ -100,13 +101,12 @@ impl Job {
             let page = worlds.pages;
             worlds.pages += 1;
             match self.start_process((job_rank, page), program, (&server, &directory)) {
-                Ok(pid) => started.push(pid),
+                Ok(process) => started.push(process),
                 Err(failure) => {
                     server.give_up();
-                    for handle in started {
-                        // A process that has ended already need not be killed.
-                        let _ = pidfd_send_signal(&handle, Signal::KILL);
-                    }
+                    started
+                        .iter()
+                        .for_each(|process: &Signals| process.send(Signal::KILL));
                     return Err(failure);
                 }
             }
@@ -172,7 +172,7 @@ impl Job {
         (job_rank, page): (JobRank, u32),
         program: &Program,
         (server, directory): (&Arc<Server>, &Path),
-    ) -> Outcome<std::os::fd::OwnedFd> {
+    ) -> Outcome<Signals> {
         let doing = || format!("starting {job_rank} of {}", program.path.display());
         let (ours, theirs) = UnixStream::pair().doing(doing)?;
         // Only this child inherits the socket: it is closed here before the next child is started.
@@ -183,18 +183,16 @@ impl Job {
             .env("PMI_SIZE", server.size().to_string());
         let mut child = command.spawn().doing(doing)?;
         drop(theirs);
-        let pid = Pid::from_child(&child);
-        let handle = pidfd_open(pid, PidfdFlags::empty()).doing(doing)?;
-        let copy = handle.try_clone().doing(doing)?;
+        let signals = Signals::of(&child);
         // The receiver is gone if the command is ending.
         let _ = self.events.send(Event::Started(Running {
             job_rank,
             page,
-            handle,
+            signals: signals.clone(),
         }));
         let labelled = label_output(job_rank, &mut child).doing(doing)?;
         server.serve(job_rank.rank, ours, self, None).doing(doing)?;
-        let events = self.events.clone();
+        let (events, waited) = (self.events.clone(), signals.clone());
         std::thread::Builder::new()
             .name(format!("{job_rank}"))
             .spawn(move || {
@@ -202,13 +200,13 @@ impl Job {
                 for thread in labelled {
                     let _ = thread.join();
                 }
-                if let Ok(status) = child.wait() {
+                if let Ok(status) = waited.wait(&mut child) {
                     // The receiver is gone if the command is ending.
                     let _ = events.send(Event::Ended(job_rank, status));
                 }
             })
             .doing(doing)?;
-        Ok(copy)
+        Ok(signals)
     }
 }
 

@@ -5,6 +5,7 @@
 //! ended. They can have more programs started ([`programs`]), which are monitored in the same way
 //! ([`job`]). [`hang`] samples the calls that they are in, [`events`] writes timelines and traces.
 
+mod child;
 mod event;
 mod events;
 mod hang;
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::{output, shutdown};
 use clap::Args;
-use rustix::process::{Signal, pidfd_send_signal};
+use rustix::process::Signal;
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
 use self::event::{Event, Running};
@@ -197,8 +198,7 @@ fn forward_signals(events: &Sender<Event>) -> Outcome {
 
 fn signal_all(running: &[Running], signal: Signal) {
     for process in running {
-        // A process that has ended already needs no signal.
-        let _ = pidfd_send_signal(&process.handle, signal);
+        process.signals.send(signal);
     }
 }
 

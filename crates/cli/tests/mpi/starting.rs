@@ -264,6 +264,29 @@ fn programs_on_two_hosts_start_others() {
     succeeded(&output.expect("util-linux's unshare runs"), "two hosts");
 }
 
+/// Kernels from before Linux 5.1 are in use for many years.
+#[test]
+fn programs_run_on_older_kernels() {
+    let (older, program) = (compile("older-kernel"), compile("messages"));
+    for methods in ["shm,tcp", "tcp"] {
+        let output = Command::new("timeout")
+            .arg("60")
+            .arg(&older)
+            .arg(env!("CARGO_BIN_EXE_causeway"))
+            .args(["run", "-n", "2"])
+            .arg(&program)
+            .env("LD_LIBRARY_PATH", built())
+            .env("CAUSEWAY_MPI_METHODS", methods)
+            .output()
+            .expect("it starts");
+        if output.status.code() == Some(77) {
+            left_out("a filter of system calls cannot be set here");
+            return;
+        }
+        succeeded(&output, methods);
+    }
+}
+
 /// A launcher of another library, if it is installed where `make peers` puts it.
 fn peer(path: &str) -> Option<Command> {
     let file = super::target().join("peers").join(path);
