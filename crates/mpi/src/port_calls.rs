@@ -2,6 +2,7 @@
 
 use causeway_engine::Memory;
 use causeway_engine::types::{Addr, Completion, OpError, Posted};
+use causeway_sys::attach;
 use causeway_wire::codec::Wire;
 use causeway_wire::contact::{Contact, LeaderMessage};
 
@@ -47,6 +48,7 @@ impl Process {
         }
         let methods = self.process_table.methods;
         if methods.shm && self.process_table.own.near.is_empty() {
+            attach::allow_processes_of_this_user();
             let near = format!("shm://{}", process_table::socket(self.rank)?.display());
             self.endpoint.listen(&near)?;
             self.process_table.own.near = near;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use causeway_engine::Endpoint;
 use causeway_engine::types::{Config, Liveness};
+use causeway_sys::attach;
 use causeway_sys::secret::Secret;
 use causeway_wire::contact::{Contact, split_formats, with_formats};
 use causeway_wire::formats::Formats;
@@ -250,6 +251,9 @@ fn processor_of(index: usize, count: usize) -> Option<usize> {
 /// Exchanges addresses. Processes of one host reach each other by `shm`, others by `tcp`.
 fn connect_processes(launcher: &mut Launcher, methods: Methods) -> Result<Connected> {
     let (rank, size) = (launcher.rank(), launcher.size());
+    if methods.shm {
+        attach::allow_processes_of_this_user();
+    }
     let listen = match methods.shm {
         true => vec![format!("shm://{}", process_table::socket(rank)?.display())],
         false => Vec::new(),

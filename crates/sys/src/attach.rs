@@ -29,6 +29,13 @@ const SLOW_FROM_BYTES: usize = 2048;
 /// Lists of at most this length need no allocation.
 const FEW: usize = 4;
 
+/// Allows other processes of this user to copy from and to this one's memory, where Yama (`kernel.yama.ptrace_scope` = 1, the default of
+/// several distributions) reserves that for its ancestors. The kernel's other conditions stay as they are.
+pub fn allow_processes_of_this_user() {
+    // An error means that the kernel has no Yama, which then restricts nothing.
+    let _ = rustix::process::set_ptracer(rustix::process::PTracer::Any);
+}
+
 /// The array of spans that is passed to the kernel.
 #[derive(Debug)]
 struct Spans {
