@@ -60,7 +60,8 @@ impl Rpc {
         if servers.iter().all(|&server| self.known(server).is_some()) {
             return Ok(());
         }
-        let failed = self.introduce(servers, Instant::now() + self.timeout);
+        let deadline = self.begin_call(self.timeout);
+        let failed = self.introduce(servers, deadline);
         failed
             .into_iter()
             .next()
@@ -215,7 +216,8 @@ impl Rpc {
 
     /// The greetings of servers, in order, unchecked.
     pub(crate) fn greet(&mut self, servers: &[usize]) -> Vec<Result<Greeting, CallError>> {
-        self.greet_until(servers, Instant::now() + self.timeout)
+        let deadline = self.begin_call(self.timeout);
+        self.greet_until(servers, deadline)
     }
 
     /// For how long a request may be repeated, in seconds.
@@ -260,7 +262,8 @@ impl Rpc {
     /// The layout as last received; requests it if none was.
     pub(crate) fn layout(&mut self) -> Result<&Layout, CallError> {
         if self.layout.is_none() {
-            self.introduce_metadata(Instant::now() + self.timeout)?;
+            let deadline = self.begin_call(self.timeout);
+            self.introduce_metadata(deadline)?;
         }
         let none = || CallError::local(Errno::EIO, "the file system's layout is not known");
         self.layout.as_ref().ok_or_else(none)

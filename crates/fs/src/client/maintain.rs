@@ -1,7 +1,6 @@
 //! Requests of operators: which servers run, how full they are, whether everything is consistent.
 
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use causeway_wire::fs::{
     Body, CheckCursor, DataFault, Errno, Generation, Greeting, Incarnation, ObjectId, ObjectPath,
@@ -261,7 +260,7 @@ impl Client {
             incarnation,
             replace,
         };
-        let deadline = Instant::now() + self.rpc.timeout;
+        let deadline = self.rpc.begin_call(self.rpc.timeout);
         let calls = vec![Call::query(server, operation)];
         let replies = self.rpc.call_directly(calls, found.target(), deadline);
         match replies.into_iter().next() {

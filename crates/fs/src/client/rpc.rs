@@ -369,8 +369,7 @@ impl Rpc {
     /// Makes calls at once and returns when all of them are done.
     fn complete(&mut self, calls: Vec<Call>, on_reply: &mut OnReply<'_>) -> Vec<PendingCall> {
         let mut now = Instant::now();
-        let deadline = now + self.timeout;
-        self.attendance = Attendance::begin(self.timeout, now);
+        let deadline = self.begin_call(self.timeout);
         let mut altered = self.begin_changes(&calls);
         let mut pending_calls = self.start_calls(calls, None, now);
         loop {
@@ -521,6 +520,13 @@ impl Rpc {
                 }
             }
         }
+    }
+
+    /// A call begins that may take this long; returns when that ends, if this process is not stopped meanwhile.
+    pub(super) fn begin_call(&mut self, time: Duration) -> Instant {
+        let now = Instant::now();
+        self.attendance = Attendance::begin(time, now);
+        now + time
     }
 
     /// Whether the time until then has passed, beside that in which this process was stopped.

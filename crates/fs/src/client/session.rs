@@ -1,6 +1,6 @@
 //! The client's session at the metadata server: numbers of changes, and the end of the session.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_wire::fs::Operation;
 
@@ -39,7 +39,7 @@ impl Rpc {
             return;
         };
         let call = Call::query(self.metadata, Operation::EndSession);
-        let deadline = Instant::now() + LONGEST_GOODBYE.min(self.timeout);
+        let deadline = self.begin_call(LONGEST_GOODBYE.min(self.timeout));
         // Otherwise the session ends with its lease.
         let _ = self.call_directly(vec![call], known.target, deadline);
     }

@@ -352,6 +352,15 @@ fn killed_servers_take_no_record_along() {
     fixture.cluster.stop().unwrap();
 }
 
+/// Set also if a test fails.
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// A record appended while another client truncates the file begins at the file's end after that.
 #[test]
 fn a_truncation_leaves_no_zeros_before_what_is_appended() {
@@ -365,11 +374,11 @@ fn a_truncation_leaves_no_zeros_before_what_is_appended() {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let _done = SetWhenDropped(&done);
             for appender in appenders {
                 let appender = appender.finish();
                 assert_eq!(appender.acknowledged.len(), 60, "{:?}", appender.failed);
             }
-            done.store(true, Ordering::Release);
         });
         while !done.load(Ordering::Acquire) {
             truncating.truncate(&mut file, 0).unwrap();
