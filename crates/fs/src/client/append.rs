@@ -76,22 +76,33 @@ impl Client {
         file.forget_content();
         let deadline = Instant::now() + self.rpc.timeout;
         loop {
-            let end = match self.form(file)? {
-                Form::Striped(_) => self.append_striped(file, memory, len, deadline)?,
-                Form::Stuffed { moving: false } if len <= MAX_STUFFED_BYTES as u64 => {
-                    self.append_stuffed(file, memory, len)?
-                }
-                Form::Stuffed { .. } => {
-                    self.unstuff(file)?;
-                    None
-                }
-            };
-            if let Some(end) = end {
-                return Ok(end);
+            let appended = self.append_once(file, memory, len, deadline);
+            let is_over = Instant::now() >= deadline;
+            match appended {
+                Ok(Some(end)) => return Ok(end),
+                Ok(None) if is_over => return Err(keeps_changing()),
+                Ok(None) => {}
+                // Others have truncated it each time that this client looked.
+                Err(error) if error.errno == Errno::EAGAIN && !is_over => {}
+                Err(error) => return Err(error),
             }
-            if Instant::now() >= deadline {
-                return Err(keeps_changing());
+        }
+    }
+
+    /// Returns `None` if the file has changed its form meanwhile.
+    fn append_once(
+        &mut self,
+        file: &mut File,
+        memory: &[Memory],
+        len: u64,
+        deadline: Instant,
+    ) -> Result<Option<u64>, CallError> {
+        match self.form(file)? {
+            Form::Striped(_) => self.append_striped(file, memory, len, deadline),
+            Form::Stuffed { moving: false } if len <= MAX_STUFFED_BYTES as u64 => {
+                self.append_stuffed(file, memory, len)
             }
+            Form::Stuffed { .. } => self.unstuff(file).map(|()| None),
         }
     }
 
