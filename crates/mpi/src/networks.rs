@@ -14,6 +14,10 @@ use crate::error::{Error, Result};
 /// addresses, or networks (`10.1.0.0/16`). All of them if it is not set; processes on different hosts may have different values.
 pub(crate) const NETWORKS: &str = "CAUSEWAY_MPI_NETWORKS";
 
+/// The TCP ports at which processes listen for those of other hosts, the lowest and the highest, where a firewall lets only these
+/// through: `40000-40999`. One for each process of a host is enough. Any port if it is not set.
+pub(crate) const PORTS: &str = "CAUSEWAY_MPI_PORTS";
+
 /// The most addresses of one process. Hosts may have a bridge and an address for each of many containers.
 const MAX_ADDRESSES: usize = 8;
 
@@ -26,6 +30,34 @@ pub(crate) fn own_addresses() -> Result<Vec<IpAddr>> {
     let wanted = std::env::var_os(NETWORKS);
     let wanted = wanted.map(|wanted| wanted.to_string_lossy().into_owned());
     chosen(all, wanted.as_deref())
+}
+
+/// The ports to listen at, to be tried in this order; 0 lets the kernel choose.
+pub(crate) fn ports() -> Result<Vec<u16>> {
+    match std::env::var_os(PORTS) {
+        Some(range) => ports_of(&range.to_string_lossy(), std::process::id()),
+        None => Ok(vec![0]),
+    }
+}
+
+/// The ports of a range. Processes that start at the same time begin with different ones.
+fn ports_of(range: &str, process: u32) -> Result<Vec<u16>> {
+    let bounds = range.split_once('-').unwrap_or((range, range));
+    let (Ok(lowest), Ok(highest)) = (bounds.0.trim().parse(), bounds.1.trim().parse()) else {
+        return Err(no_ports(range));
+    };
+    if lowest == 0 || highest < lowest {
+        return Err(no_ports(range));
+    }
+    let mut ports = Vec::from_iter(lowest..=highest);
+    let begin = process as usize % ports.len();
+    ports.rotate_left(begin);
+    Ok(ports)
+}
+
+fn no_ports(range: &str) -> Error {
+    let text = format!("{PORTS}={range} is no range of ports; give one such as 40000-40999");
+    Error::new(abi::ERR_OTHER, text)
 }
 
 fn chosen(mut all: Vec<InterfaceAddress>, wanted: Option<&str>) -> Result<Vec<IpAddr>> {
@@ -166,6 +198,20 @@ mod tests {
             (chosen.len(), chosen[0].to_string().as_str()),
             (MAX_ADDRESSES, "10.0.0.9")
         );
+    }
+
+    #[test]
+    fn ports_are_those_of_the_range_in_an_order_of_the_process() {
+        assert_eq!(
+            ports_of("40000-40003", 41).unwrap(),
+            [40001, 40002, 40003, 40000]
+        );
+        assert_eq!(ports_of("7", 5).unwrap(), [7]);
+        assert_eq!(ports_of("1-65535", 0).unwrap().len(), 65535);
+        for wrong in ["", "0-5", "9-8", "a-b", "1-65536", "-", "5-"] {
+            let error = ports_of(wrong, 0).expect_err(wrong);
+            assert!(error.text().contains("CAUSEWAY_MPI_PORTS="), "{wrong}");
+        }
     }
 
     #[test]

@@ -364,8 +364,26 @@ pub(crate) fn listen_by_tcp(
     if let Some(key) = key {
         endpoint.set_key(key)?;
     }
-    let asked = SocketAddr::new(at, 0).to_string();
-    endpoint.listen(&format!("tcp://{asked}"))?;
+    let (ports, mut refused) = (networks::ports()?, None);
+    for &port in &ports {
+        let listens = endpoint.listen(&format!("tcp://{}", SocketAddr::new(at, port)));
+        refused = listens.err();
+        if refused.is_none() {
+            break;
+        }
+    }
+    match (refused, ports.as_slice()) {
+        (None, _) => {}
+        (Some(error), [0]) => return Err(error.into()),
+        (Some(error), _) => {
+            let text = format!(
+                "none of the {} ports of {} can be listened at: {error}",
+                ports.len(),
+                networks::PORTS
+            );
+            return Err(Error::new(abi::ERR_OTHER, text));
+        }
+    }
     let listening = endpoint.listening();
     let port = listening.iter().find_map(|address| {
         let listening: SocketAddr = address.strip_prefix("tcp://")?.parse().ok()?;

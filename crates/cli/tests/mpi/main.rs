@@ -629,6 +629,12 @@ fn hosts_with_several_networks() {
     for (environment, refused) in [
         (("IP_VERSION", "6"), ""),
         (("CAUSEWAY_MPI_NETWORKS", "lo0,10.77.0.0/16"), ""),
+        // Two processes on each host.
+        (("CAUSEWAY_MPI_PORTS", "41000-41001"), ""),
+        (
+            ("CAUSEWAY_MPI_PORTS", "41000"),
+            "none of the 1 ports of CAUSEWAY_MPI_PORTS can be listened at",
+        ),
         (
             ("CAUSEWAY_MPI_NETWORKS", "one"),
             "CAUSEWAY_MPI_NETWORKS=one: none of this host's addresses is in these networks: 10.98.1.2 (lo)",
