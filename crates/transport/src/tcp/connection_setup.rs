@@ -98,7 +98,7 @@ impl Tcp {
     }
 
     /// Begins with the present target, or one after it.
-    fn try_targets(
+    pub(super) fn try_targets(
         epoll: &OwnedFd,
         state: &mut PeerState,
         now: Instant,

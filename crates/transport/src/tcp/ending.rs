@@ -21,6 +21,9 @@ impl Tcp {
     pub(super) fn end(&mut self, peer: Peer, cause: PeerError, sink: &mut dyn Sink) {
         self.polled.retain(|&polled| polled != peer);
         let bounds = self.bounds();
+        if self.tries_another_target(peer, &cause) {
+            return;
+        }
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
@@ -69,6 +72,28 @@ impl Tcp {
             }
         }
         self.close_subflows(subflows, ticket);
+    }
+
+    /// An attempt to connect that ends in the handshake goes on with the peer's next address, if there is time: at this one there may be
+    /// another process.
+    fn tries_another_target(&mut self, peer: Peer, cause: &PeerError) -> bool {
+        let Some(state) = self.slots.get_mut(peer) else {
+            return false;
+        };
+        let (Some(link), Origin::Connected(targets)) = (&state.link, &mut state.origin) else {
+            return false;
+        };
+        let (now, deadline) = (self.clock.now(), link.trust_deadline);
+        if link.is_up() || now >= deadline || !targets.next(false) {
+            return false;
+        }
+        tracing::debug!(address = %state.address, %cause, "the peer's next address is tried");
+        state.link = None;
+        let begun = Self::try_targets(&self.epoll, state, now, deadline).is_ok();
+        if begun {
+            Self::make_timed(&mut self.timed, state);
+        }
+        begun
     }
 
     /// Ends the connections with nodes that are no longer accepted.

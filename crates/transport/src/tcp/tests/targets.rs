@@ -1,6 +1,7 @@
 //! Peers with several addresses.
 
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
@@ -43,4 +44,47 @@ fn an_address_that_does_not_reply_does_not_delay_the_others() {
     });
     assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
     assert_eq!(server.seen.packets[0].1, b"hello");
+}
+
+/// Another program listens at the first address: it breaks the handshake off.
+#[test]
+fn an_address_at_which_another_program_listens_gives_way() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let first = format!("tcp://{}", other.local_addr().unwrap());
+    let mut server = Node::new(plain());
+    let address = server.listen();
+    let mut client = Node::new(plain());
+    let peer = client
+        .tcp
+        .connect(Instant::now(), &first.parse().unwrap())
+        .unwrap();
+    assert!(client.tcp.also_at(peer, &address));
+    client.tcp.send(peer, &[b"hello"]).unwrap();
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        stream
+            .write_all(b"220 mail ready, and many more bytes than a handshake has ")
+            .unwrap();
+    });
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[1].seen.packets.is_empty()
+    });
+    answering.join().unwrap();
+    assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+}
+
+/// If it is the only address, that is an error.
+#[test]
+fn a_program_that_is_none_of_ours_is_an_error() {
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let first = format!("tcp://{}", other.local_addr().unwrap());
+    let mut client = Node::new(plain());
+    let peer = client
+        .tcp
+        .connect(Instant::now(), &first.parse().unwrap())
+        .unwrap();
+    client.tcp.send(peer, &[b"hello"]).unwrap();
+    let (stream, _) = other.accept().unwrap();
+    drop(stream);
+    until(&mut [&mut client], |nodes| !nodes[0].seen.downs.is_empty());
 }
