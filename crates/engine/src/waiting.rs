@@ -114,6 +114,7 @@ pub enum SharedMemoryStep {
 ///   [`Policy::progressed`] when something has happened; [`Policy::arrived`] ends the wait. A wait
 ///   that is given up is continued by the next, also by the wait for the message that reports a
 ///   step or lock.
+/// - [`Policy::expect_nothing_soon`] before a wait that the caller knows to be long.
 /// - [`Policy::before_parking`] before parking, where methods may have moved bytes of transfers.
 pub(crate) struct Policy {
     constants: Constants,
@@ -129,6 +130,8 @@ pub(crate) struct Policy {
     /// By [`Awaited`].
     learnt: [Learnt; KINDS],
     wait: Option<Wait>,
+    /// The caller expects nothing soon in the present wait, or in the next one.
+    nothing_soon: bool,
     /// When a method was last found to have moved bytes of a transfer.
     moved: Option<Instant>,
     /// Waits until the next one that is measured although it might begin with
@@ -211,6 +214,7 @@ impl Policy {
                 batch: POLLS_PER_CALL,
             }; KINDS],
             wait: None,
+            nothing_soon: false,
             moved: None,
             unmeasured: 0,
             checked: now,
@@ -222,6 +226,12 @@ impl Policy {
     /// Changes the limit.
     pub(crate) fn set_limit(&mut self, limit: Duration) {
         self.limit = limit;
+    }
+
+    /// Has the next wait stay awake no longer than one that usually takes long: it takes no processor from those that the caller knows to be
+    /// busy before they send anything.
+    pub(crate) fn expect_nothing_soon(&mut self) {
+        self.nothing_soon = true;
     }
 
     /// Counts a progress call. Returns whether to read the clock.
@@ -315,6 +325,7 @@ impl Policy {
     pub(crate) fn arrived_at_once(&mut self, awaited: Awaited) {
         let usual_ns = &mut self.learnt[awaited as usize].usual_ns;
         *usual_ns -= *usual_ns / WEIGHT;
+        self.nothing_soon = false;
         self.contention.wait_ended();
         self.wait = None;
     }
@@ -490,8 +501,11 @@ impl Policy {
             // One long wait must not outweigh many short ones.
             let bound = 2 * self.contended_limit().max(self.constants.batch);
             let ns = wait.step(now).min(bound).as_nanos() as u64;
-            let usual_ns = &mut self.learnt[wait.awaited as usize].usual_ns;
-            *usual_ns = smoothed(*usual_ns, ns);
+            // What was expected to be long says nothing about others.
+            if !std::mem::take(&mut self.nothing_soon) {
+                let usual_ns = &mut self.learnt[wait.awaited as usize].usual_ns;
+                *usual_ns = smoothed(*usual_ns, ns);
+            }
         }
         self.contention.wait_ended();
         if let Some(recorder) = &mut self.recorder {
@@ -531,6 +545,7 @@ impl Policy {
         let limit = self.contended_limit();
         let is_late = Duration::from_nanos(self.learnt(wait.awaited).usual_ns) > limit;
         match self.competitors() {
+            _ if self.nothing_soon => self.constants.batch.min(self.limit),
             Competitors::None if wait.first_after.is_some() => {
                 self.lone_limit().max(2 * self.limit)
             }

@@ -425,6 +425,11 @@ impl<M: Matcher> Endpoint<M> {
         runnable.as_ref()?.per_processor().ok()
     }
 
+    /// Has the next wait give the processor up soon: the caller knows that its peers compute or copy for some time before they send anything.
+    pub fn expect_nothing_soon(&mut self) {
+        self.policy.expect_nothing_soon();
+    }
+
     /// Sleeps until there is something to poll for or another thread wakes this one, at most until
     /// `until` or a method's deadline.
     fn park(&mut self, now: Instant, until: Option<Instant>) -> Woken {

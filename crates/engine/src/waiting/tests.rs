@@ -123,6 +123,19 @@ fn a_wait_for_what_takes_long_parks_until_something_comes_soon_again() {
 }
 
 #[test]
+fn a_wait_in_which_nothing_is_expected_soon_parks_and_teaches_nothing() {
+    for mut waiter in [Waiter::new(), Waiter::contended()] {
+        for _ in 0..20 {
+            waiter.policy.expect_nothing_soon();
+            assert_eq!(waiter.after(C.batch, false), Decision::Park);
+            waiter.arrived(15 * LIMIT);
+        }
+        assert_eq!(waiter.after(LIMIT - US, false), Decision::Yield);
+        assert_eq!(waiter.policy.learnt(Awaited::Messages).usual_ns, 0);
+    }
+}
+
+#[test]
 fn one_long_wait_is_forgotten() {
     let mut waiter = Waiter::new();
     waiter.arrived(Duration::from_secs(3600));
