@@ -27,11 +27,19 @@ impl Runnable {
 
     /// Threads that run or could run now, for each processor of the machine; the caller counts. 2 µs.
     pub fn per_processor(&self) -> io::Result<u32> {
+        Ok(self.threads()?.div_ceil(self.processors))
+    }
+
+    /// Whether there are at least as many of them as processors, beside so many that do not count.
+    pub fn are_processors_busy(&self, beside: u32) -> io::Result<bool> {
+        Ok(self.threads()?.saturating_sub(beside) >= self.processors)
+    }
+
+    fn threads(&self) -> io::Result<u32> {
         let mut text = [0; 128];
         let len = pread(&self.loadavg, &mut text, 0)?;
         let text = text.get(..len).unwrap_or_default();
-        let runnable = count_runnable(text).ok_or_else(|| unreadable("/proc/loadavg"))?;
-        Ok(runnable.div_ceil(self.processors))
+        count_runnable(text).ok_or_else(|| unreadable("/proc/loadavg"))
     }
 }
 
