@@ -312,6 +312,7 @@ fn honest_result(operation: &Operation) -> Result<ReplyBody, Failure> {
             Ok(transferred(bytes, FILE_BYTES.max(bytes), 0))
         }
         Operation::PunchData { .. } => Ok(ReplyBody::Punched { next: None }),
+        Operation::FindDescriptor { .. } => Ok(ReplyBody::Descriptor(None)),
         Operation::StoredData { .. } => {
             Ok(ReplyBody::Stored(FILE_BYTES.next_multiple_of(BLOCK_BYTES)))
         }

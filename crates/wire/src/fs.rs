@@ -20,6 +20,7 @@ mod body;
 mod caller;
 mod capability;
 mod codec;
+mod descriptor;
 mod errno;
 pub mod formats;
 mod identity;
@@ -42,6 +43,7 @@ pub use acl::{ACCESS_ACL, Acl, AclFault, AclKind, DEFAULT_ACL, MAX_ACL_BYTES, MA
 pub use caller::{Caller, NOBODY};
 pub use capability::{Capability, MAC_BYTES, Needs, PROOF_BYTES, Rights, SIGNED_BYTES};
 pub use codec::{MAX_FAILURE_BYTES, MAX_FINDING_BYTES};
+pub use descriptor::FileDescriptor;
 pub use errno::Errno;
 pub use identity::{
     Generation, Greeting, Incarnation, LayoutPart, LayoutServer, MAX_LAYOUT_PART,
@@ -512,6 +514,12 @@ pub enum Operation {
         memory: Vec<RegionDescriptor>,
         /// Which sums the reply carries, if any.
         sums: WantedSums,
+    },
+    /// By which descriptor does the server have a datafile open? For a client on its host, which may open that file again if its user may
+    /// read it. Returns [`ReplyBody::Descriptor`].
+    FindDescriptor {
+        /// Which datafile.
+        object: ObjectId,
     },
     /// Where is the first data of a datafile from an offset on? What lies before them is a hole. Returns
     /// [`ReplyBody::Data`].

@@ -240,6 +240,9 @@ fn operations() -> Vec<Operation> {
         Operation::CheckData {
             datafiles: vec![(object, 5)],
         },
+        Operation::FindDescriptor {
+            object: ObjectId(9),
+        },
         Operation::FindData {
             object,
             at_least: 5,
@@ -563,6 +566,12 @@ pub(super) fn replies() -> Vec<Vec<u8>> {
         },
         ReplyBody::Clock(fs::Moment { boot: 3, at: 4 }),
         ReplyBody::Punched { next: Some(9) },
+        ReplyBody::Descriptor(None),
+        ReplyBody::Descriptor(Some(fs::FileDescriptor {
+            number: 7,
+            device: 8,
+            inode: 9,
+        })),
         ReplyBody::Stored(8192),
         ReplyBody::Xattr(vec![7; 20]),
         ReplyBody::XattrNames(vec![fs::XattrName {

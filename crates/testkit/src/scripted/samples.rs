@@ -32,6 +32,7 @@ replies! {
     Xattr: ReplyBody::Xattr(b"value".to_vec());
     XattrNames: xattr_names(b"user.a");
     Stored: ReplyBody::Stored(1);
+    Descriptor: ReplyBody::Descriptor(None);
     Punched: ReplyBody::Punched { next: None };
     Clock: ReplyBody::Clock(Moment { boot: 1, at: 1 });
     AppendLock: ReplyBody::AppendLock { append_lock: 1, node: Box::new(node(FILE).expect("a file")) };

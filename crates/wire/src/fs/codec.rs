@@ -124,6 +124,7 @@ variants!(Operation, "operation", {
     74 => Clock,
     75 => PunchData { object: wire, number: u64, repeated: option, at_least: u64, region: wire },
     76 => ReserveData { object: wire, at_least: u64, region: wire },
+    77 => FindDescriptor { object: wire },
     80 => CheckData { datafiles: list(16) },
     81 => RemoveOrphans { objects: list(8), numbers: u64 },
     82 => Scrub { from: option, bytes: u64 },
@@ -197,6 +198,7 @@ variants!(ReplyBody, "reply body", {
     41 => Xattr(value: bytes(MAX_XATTR_VALUE_BYTES)),
     42 => XattrNames(names: list(4)),
     58 => Stored(bytes: u64),
+    59 => Descriptor(descriptor: option),
     60 => Pointer(position: u64),
     64 => LockWaits,
     65 => LockHolder { holder: option },
@@ -219,6 +221,7 @@ record! { Lock {
 } }
 record! { LockHolder { exclusive: bool, range: wire, pid: u32 } }
 record! { Region { offset: u64, len: u64 } }
+record! { FileDescriptor { number: u32, device: u64, inode: u64 } }
 record! { Reach { position: u16, end: u64 } }
 record! { ScrubPosition { object: wire, offset: u64 } }
 record! { DataFault { object: wire, offset: u64, len: u64, text: text(MAX_FAILURE_BYTES) } }

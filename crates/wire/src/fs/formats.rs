@@ -31,9 +31,10 @@ use crate::formats::Formats;
 /// | 13 | capabilities in requests without what the request says itself; [`super::Errno::REVOKED`]; access control lists: extended attributes of their names, [`Node::acl`], [`Caller::umask`] |
 /// | 14 | leases: [`Request::holder`], the time of a lease behind the bodies of replies, [`Operation::HoldLeases`], [`Operation::EndLeases`]; pointers that several clients share: [`Operation::MovePointer`]; append locks that clients ask after: [`Operation::CheckAppendLock`] |
 /// | 15 | leases with the replies to changes; beside a lease, whether it is good for all users of the client's host, and the changed directory's attributes: [`GrantedLease`] |
+/// | 16 | datafiles that clients on the server's host read themselves: [`Operation::FindDescriptor`], [`WantedSums::Only`] |
 pub const FORMATS: Formats = Formats {
     lowest: 5,
-    highest: LEASES_OF_CHANGES,
+    highest: DESCRIPTORS,
 };
 
 /// The first format in which writes have numbers and servers report their clocks.
@@ -70,6 +71,8 @@ pub const LEASES: u8 = 14;
 pub const POINTERS: u8 = 14;
 /// The first format whose metadata servers give leases on what changes have left.
 pub const LEASES_OF_CHANGES: u8 = 15;
+/// The first format whose I/O servers tell clients on their host by which descriptors they have datafiles open.
+pub const DESCRIPTORS: u8 = 16;
 
 /// The name of this protocol in errors.
 const PROTOCOL: &str = "the file system's protocol";
@@ -177,6 +180,11 @@ impl Operation {
             Operation::Authorize | Operation::EndCapabilities { .. } => CAPABILITIES,
             Operation::HoldLeases { .. } | Operation::EndLeases { .. } => LEASES,
             Operation::CheckAppendLock { .. } | Operation::MovePointer { .. } => POINTERS,
+            Operation::FindDescriptor { .. }
+            | Operation::Read {
+                sums: WantedSums::Only,
+                ..
+            } => DESCRIPTORS,
             _ => FORMATS.lowest,
         }
     }
@@ -430,6 +438,7 @@ impl Reply {
     /// The lowest format that has all of it.
     pub fn lowest_format(&self) -> u8 {
         match &self.result {
+            Ok(ReplyBody::Descriptor(_)) => DESCRIPTORS,
             Ok(ReplyBody::NoEntry | ReplyBody::Recall { .. }) => LEASES,
             Ok(ReplyBody::Node(node) | ReplyBody::AppendLock { node, .. })
                 if node.acl.is_some() =>

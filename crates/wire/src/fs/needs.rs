@@ -8,9 +8,9 @@ impl Operation {
     pub fn needs(&self) -> Needs {
         let read_or_write = Rights::READ.with(Rights::WRITE);
         match *self {
-            Self::Read { object, .. } | Self::FindData { object, .. } => {
-                Needs::Object(object, Rights::READ)
-            }
+            Self::Read { object, .. }
+            | Self::FindData { object, .. }
+            | Self::FindDescriptor { object } => Needs::Object(object, Rights::READ),
             Self::Write { object, .. }
             | Self::Seed { object, .. }
             | Self::TruncateData { object, .. }

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::descriptor::FileDescriptor;
 use super::errno::Errno;
 use super::identity::Greeting;
 use super::leases::Leased;
@@ -100,6 +101,8 @@ pub enum ReplyBody {
     XattrNames(Vec<XattrName>),
     /// How many bytes of a datafile are stored, in whole blocks of 4 KiB.
     Stored(u64),
+    /// By which descriptor the server has a datafile open; absent if the client cannot read it by that.
+    Descriptor(Option<FileDescriptor>),
     /// A part of a datafile is a hole.
     Punched {
         /// Where to continue, if not all of the requested part was done.

@@ -16,5 +16,8 @@ codes! {
         /// The sums of the blocks that are sent, which the server verifies as well. For a second
         /// attempt: stored sums do not match a block that was read while it was written.
         Sent = 2,
+        /// Those that are stored, of as many whole blocks from the first on as have one, and no bytes: the client reads these itself
+        /// from the datafile that [`Operation::FindDescriptor`](super::Operation::FindDescriptor) has found.
+        Only = 3,
     }
 }

@@ -165,3 +165,43 @@ fn golden_results_on_holes() {
     let next = Some(7);
     golden(&ReplyBody::Punched { next }, "28 01 0700000000000000");
 }
+
+#[test]
+fn golden_reads_by_clients_themselves_and_formats_before_16_have_none() {
+    let object = ObjectId(9);
+    let find = Operation::FindDescriptor { object };
+    golden(&find, "4d 0900000000000000");
+    golden(&ReplyBody::Descriptor(None), "3b 00");
+    let descriptor = FileDescriptor {
+        number: 1,
+        device: 2,
+        inode: 3,
+    };
+    let found = ReplyBody::Descriptor(Some(descriptor));
+    golden(&found, "3b 01 01000000 0200000000000000 0300000000000000");
+    let region = Region {
+        offset: 4096,
+        len: 8192,
+    };
+    let read = Operation::Read {
+        object,
+        at_least: 8,
+        regions: Regions::Here(vec![region]),
+        memory: vec![],
+        sums: WantedSums::Only,
+    };
+    golden(
+        &read,
+        "40 0900000000000000 0800000000000000 01 01000000 0010000000000000 0020000000000000 00000000 03",
+    );
+    for operation in [find, read] {
+        assert_eq!(operation.lowest_format(), DESCRIPTORS);
+        let bytes = |format| formats::request(operation.clone()).to_bytes(Formats::only(format));
+        assert!(Request::from_bytes(&bytes(16)).is_ok());
+        assert!(Request::from_bytes(&bytes(15)).is_err());
+    }
+    let mut reply = Reply { result: Ok(found) }.to_bytes(16);
+    assert!(Reply::from_bytes(&reply).is_ok());
+    reply[0] = 15;
+    assert!(Reply::from_bytes(&reply).is_err());
+}
