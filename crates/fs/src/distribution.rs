@@ -10,6 +10,8 @@
 
 use causeway_wire::fs::{Distribution, Region, Regions};
 
+use crate::cutter::Cutter;
+
 #[cfg(test)]
 mod tests;
 
@@ -107,6 +109,17 @@ impl Striping {
 }
 
 impl Share {
+    /// Its first bytes, those behind them, and so on, of these lengths.
+    pub(crate) fn cut<const N: usize>(&self, lens: [u64; N]) -> [Self; N] {
+        let mut regions = Cutter::new(self.regions.iter().copied());
+        let mut memory = Cutter::new(self.memory.iter().copied());
+        lens.map(|len| Self {
+            regions: regions.take(len),
+            memory: memory.take(len),
+            len,
+        })
+    }
+
     fn push(&mut self, region: Region, memory: u64) {
         self.len += region.len;
         join(&mut self.regions, region);

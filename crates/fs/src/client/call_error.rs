@@ -122,6 +122,7 @@ pub(crate) fn unexpected_reply(reply: &ReplyBody) -> CallError {
         ReplyBody::NoEntry => "that a name does not exist",
         ReplyBody::Recall { .. } => "a recall of leases",
         ReplyBody::Stored(_) => "how much is stored",
+        ReplyBody::Descriptor(_) => "a descriptor",
         ReplyBody::Punched { .. } => "how far a hole was made",
         ReplyBody::Hello(_) => "a greeting",
     };

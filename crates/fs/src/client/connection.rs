@@ -10,10 +10,10 @@ use super::call_error::CallError;
 use super::held::HeldFiles;
 use super::leases::Leases;
 use super::locks::Locks;
+use super::long_reads::LongReads;
 use super::options::{ClientOptions, own_identity};
 use super::rpc::{Interrupter, Rpc};
 use super::stages::Stage;
-use super::through::Through;
 use crate::Error;
 use crate::capability_key::Signer;
 use crate::config::Configuration;
@@ -35,7 +35,7 @@ pub struct Client {
     /// their append locks.
     pub(super) append_locks_known: Option<ConnectionId>,
     /// How it reads into ordinary memory, once it has read enough for that to matter.
-    pub(super) through: Option<Through>,
+    pub(super) long_reads: LongReads,
 }
 
 /// State that the clients of a program share.
@@ -109,7 +109,7 @@ impl Client {
             held: Arc::clone(&shared.held),
             pointer_steps: 0,
             append_locks_known: None,
-            through: None,
+            long_reads: LongReads::new(options.long_reads),
         })
     }
 

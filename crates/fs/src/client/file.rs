@@ -7,6 +7,7 @@ use causeway_wire::fs::{Body, DistributionHint, Node};
 use super::call_error::CallError;
 use super::held_state::Held;
 use super::nodes::node_of;
+use super::open_datafile::Datafiles;
 use super::unsynced::{Unsynced, Version};
 
 /// An open file: an object and its node. It is removed with its last name, unless it was opened to be held
@@ -20,6 +21,8 @@ pub struct File {
     /// The changes that no fsync has made durable.
     pub(super) unsynced: Unsynced,
     pub(super) held: Option<Arc<Held>>,
+    /// The datafiles that this process has open, once it has asked for them.
+    pub(super) datafiles: Option<Datafiles>,
 }
 
 /// How [`Client::create`](super::Client::create) makes a file.
@@ -66,6 +69,7 @@ impl File {
             opened_content: None,
             unsynced: Unsynced::default(),
             held: None,
+            datafiles: None,
         }
     }
 

@@ -2,6 +2,8 @@
 
 use causeway_wire::fs::Caller;
 
+use super::long_reads::LongReadWay;
+
 /// Options of a client.
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
@@ -11,6 +13,9 @@ pub struct ClientOptions {
     pub only_scheme: Option<String>,
     /// Record how long each stage of reads and writes takes, for [`Client::take_stages`](super::Client::take_stages).
     pub record_stages: bool,
+    /// The way that long reads into ordinary memory take on the servers' host, for tests and measurements. If absent, the client finds out
+    /// which is fastest.
+    pub long_reads: Option<LongReadWay>,
 }
 
 /// The process's user, group and supplementary groups.

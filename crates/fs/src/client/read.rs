@@ -7,15 +7,16 @@ use causeway_wire::fs::{Body, Distribution, Operation, Region, ReplyBody, Wanted
 
 use super::call_error::{CallError, unexpected_reply};
 use super::connection::Client;
+use super::direct::DIRECT_ROUND_BYTES;
 use super::file::File;
 use super::io::{
     FORM_CHANGES, Form, ROUND_BYTES, WaitStages, busiest, in_rounds_of, keeps_changing,
 };
+use super::long_reads::{BUFFER_BYTES, LEAST_BYTES, PART_BYTES, TimedRead, Way};
 use super::nodes::{content_of, node};
 use super::rpc::Rpc;
 use super::stages::StageClock;
-use super::through::{BUFFER_BYTES, LEAST_BYTES, PART_BYTES, TimedRead};
-use super::transfer::{IoKind, IoList, in_parts};
+use super::transfer::{IoKind, IoList, Planned, in_parts};
 use crate::cutter::Cutter;
 use crate::data::pieces::Cursor;
 
@@ -108,30 +109,31 @@ impl Client {
         };
         let mut is_whole = true;
         let mut behind_end = false;
-        let timed = self.begin_read_through(distribution, inside);
-        let buffer = timed.as_ref().and_then(|timed| timed.buffer.as_ref());
-        let most = match buffer {
-            Some(_) => BUFFER_BYTES,
-            None => ROUND_BYTES,
+        let timed = self.begin_long_read(file, distribution, inside)?;
+        let way = timed.as_ref().map_or(&Way::Straight, |timed| &timed.way);
+        let most = match way {
+            Way::Straight => ROUND_BYTES,
+            Way::Through(_) => BUFFER_BYTES,
+            Way::Direct => DIRECT_ROUND_BYTES,
         };
         let read = in_rounds_of(inside, most, |list| {
             if is_whole {
-                let read = self.read_round(file, distribution, list, buffer)?;
+                let read = self.read_round(file, distribution, list, way)?;
                 is_whole = read.is_some();
                 behind_end |= read.unwrap_or_default();
             }
             Ok(())
         });
-        if let (Err(_), Some(through)) = (&read, &mut self.through) {
+        if read.is_err() {
             // A server may access the buffer for as long as it cannot be reached.
-            through.forget_buffer();
+            self.long_reads.forget_buffer();
         }
         read?;
         if !is_whole {
             return Ok(None);
         }
         if let Some(timed) = &timed {
-            self.end_read_through(timed, inside.len());
+            self.long_reads.end(timed, inside.len());
         }
         if behind_end {
             // Behind a datafile's end the file has a hole, or it was truncated: the file's size shows which.
@@ -145,38 +147,28 @@ impl Client {
     }
 
     /// Begins a read of datafiles, and decides which way it takes. `None` if it can go straight to its memory only.
-    fn begin_read_through(
+    fn begin_long_read(
         &mut self,
+        file: &mut File,
         distribution: &Distribution,
         list: IoList<'_>,
-    ) -> Option<TimedRead> {
+    ) -> Result<Option<TimedRead>, CallError> {
         let is_mapped = |memory: &Memory| memory.object().is_some();
         if list.len() < LEAST_BYTES || list.memory.iter().any(is_mapped) {
-            return None;
+            return Ok(None);
         }
-        let mut any = None;
-        for position in 0..distribution.servers.len() {
-            let server = self.io_server(distribution, position).ok()?;
-            let addr = self.rpc.addr(server).ok()?;
+        let (mut any, servers) = (None, distribution.servers.len());
+        for server in self.io_servers(distribution)? {
+            let addr = self.rpc.addr(server)?;
             if self.rpc.bmi().method(addr) != Some("shm") {
-                return None;
+                return Ok(None);
             }
             any = Some(addr);
         }
-        let mut through = self.through.take().unwrap_or_default();
-        let bmi = self.rpc.bmi();
-        let timed = through.begin(list.len(), || {
-            any.and_then(|addr| bmi.memalloc(addr, BUFFER_BYTES as usize).ok())
-        });
-        self.through = Some(through);
-        timed
-    }
-
-    /// Ends a read of so many bytes that has succeeded.
-    fn end_read_through(&mut self, timed: &TimedRead, bytes: u64) {
-        if let Some(through) = &mut self.through {
-            through.end(timed, bytes);
-        }
+        let may_be_direct = self.open_datafiles(file, distribution)?;
+        let (long_reads, bmi) = (&mut self.long_reads, self.rpc.bmi());
+        let allocate = || any.and_then(|addr| bmi.memalloc(addr, BUFFER_BYTES as usize).ok());
+        Ok(long_reads.begin((list.len(), servers), may_be_direct, allocate))
     }
 
     /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was truncated
@@ -186,14 +178,26 @@ impl Client {
         file: &mut File,
         distribution: &Distribution,
         list: IoList<'_>,
-        buffer: Option<&Memory>,
+        way: &Way,
     ) -> Result<Option<bool>, CallError> {
+        let mut planned = Self::planned(file, distribution, list, IoKind::Read)?;
+        if let Way::Direct = way {
+            let Some(left) = self.read_directly(file, distribution, planned, list)? else {
+                return Ok(None);
+            };
+            planned = left;
+        }
+        let buffer = match way {
+            Way::Through(buffer) => Some(buffer),
+            Way::Straight | Way::Direct => None,
+        };
         let mut altered = None;
         // Blocks that are written while they are read do not match the stored sums, and a datafile that is truncated may
         // have fewer bytes than its size just before. A mismatch that persists arises between server and
         // client.
         for sums in [WantedSums::Stored, WantedSums::Sent, WantedSums::Sent] {
-            let Some(fetched) = self.fetch(file, distribution, list, sums, buffer)? else {
+            let Some(fetched) = self.fetch(file, distribution, (planned, list), sums, buffer)?
+            else {
                 return Ok(None);
             };
             let Some(error) = fetched.altered else {
@@ -202,22 +206,22 @@ impl Client {
             let object = file.node.object.0;
             tracing::debug!(object, ?sums, error.message, "reading again");
             altered = Some(error);
+            planned = Self::planned(file, distribution, list, IoKind::Read)?;
         }
         altered.map_or(Ok(None), Err)
     }
 
-    /// Reads from the datafiles into the memory, and verifies the blocks there whose sums were sent. `None` if the file was truncated
+    /// Reads what is planned from the datafiles into the list's memory, and verifies the blocks there whose sums were sent. `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn fetch(
         &mut self,
         file: &mut File,
         distribution: &Distribution,
-        list: IoList<'_>,
+        (mut planned, list): (Vec<Planned>, IoList<'_>),
         sums: WantedSums,
         buffer: Option<&Memory>,
     ) -> Result<Option<Fetched>, CallError> {
         let clock = StageClock::start(self.record_stages);
-        let mut planned = Self::planned(file, distribution, list, IoKind::Read)?;
         if let Some(buffer) = buffer.filter(|buffer| buffer.object().is_some()) {
             planned = in_parts(planned, buffer, PART_BYTES);
         }

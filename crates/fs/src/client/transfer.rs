@@ -223,7 +223,8 @@ fn parts_of(
     parts
 }
 
-fn plan_share(
+/// As [`plan`], for the share of the server at this position.
+pub(crate) fn plan_share(
     object: ObjectId,
     position: usize,
     at_least: u64,
@@ -342,6 +343,13 @@ fn gather(memory: &[Memory], len: u64) -> Vec<u8> {
     bytes
 }
 
+/// Whether the first whole blocks of memory have these sums, as blocks from this number on of the datafile that the sums are bound to.
+pub(crate) fn have_sums(memory: &[Memory], first: u64, sums: &[u32], binding: Binding) -> bool {
+    let crcs = (first..).zip(block_crcs(memory, sums.len()));
+    let found = crcs.map(|(block, crc)| binding.sum(block, crc));
+    sabotage::is_on(Sabotage::SkipChecksum) || found.eq(sums.iter().copied())
+}
+
 /// The CRC-32Cs of at most `most` whole blocks of memory.
 fn block_crcs(memory: &[Memory], most: usize) -> Vec<u32> {
     let len: usize = memory.iter().map(Memory::len).sum();
@@ -403,19 +411,15 @@ impl Planned {
     /// Whether the bytes that a read has fetched into their present memory match the sums of its first blocks, and come
     /// from the right place of the datafile that the sums are bound to.
     pub(crate) fn matches(&self, fragments: &[Memory], sums: &[u32], binding: Binding) -> bool {
-        if sums.is_empty() || sabotage::is_on(Sabotage::SkipChecksum) {
+        if sums.is_empty() {
             return true;
         }
         let memory = match &self.bounce {
             Some(bounce) => vec![bounce.clone()],
-            None => self.memory(fragments),
+            None => self.share.memory_in(fragments),
         };
         let first = self.share.regions.first().map_or(0, |r| r.offset) / BLOCK_BYTES;
-        let crcs = block_crcs(&memory, sums.len());
-        let found = (first..).zip(crcs);
-        found
-            .map(|(block, crc)| binding.sum(block, crc))
-            .eq(sums.iter().copied())
+        have_sums(&memory, first, sums, binding)
     }
 
     /// Copies the bytes of a read into the caller's memory, and zeroes the part behind the datafile's end.
@@ -429,7 +433,7 @@ impl Planned {
         if !is_inline && self.bounce.is_none() && !is_cut {
             return false;
         }
-        let memory = self.memory(fragments);
+        let memory = self.share.memory_in(fragments);
         if is_inline {
             Cursor::new(&memory).copy_in(inline);
         } else if let Some(bounce) = &self.bounce {
@@ -448,10 +452,12 @@ impl Planned {
         }
         is_cut
     }
+}
 
+impl Share {
     /// The caller's memory, in the order of the regions.
-    fn memory(&self, fragments: &[Memory]) -> Vec<Memory> {
-        slices(&spans(&self.share.memory, fragments), fragments)
+    pub(crate) fn memory_in(&self, fragments: &[Memory]) -> Vec<Memory> {
+        slices(&spans(&self.memory, fragments), fragments)
     }
 }
 

@@ -42,11 +42,14 @@ impl Blocks {
         }
     }
 
-    fn one(block: u64) -> Self {
-        Self {
-            first: block,
-            count: 1,
-        }
+    /// So many blocks from this one on.
+    pub(super) fn run(first: u64, count: usize) -> Self {
+        Self { first, count }
+    }
+
+    /// How many blocks there are.
+    pub(super) fn count(self) -> usize {
+        self.count
     }
 
     /// First data byte.
@@ -130,7 +133,7 @@ impl Datafile {
         let direct = match options.sums {
             WantedSums::None => true,
             WantedSums::Stored => trust == Trust::Latest,
-            WantedSums::Sent => false,
+            WantedSums::Sent | WantedSums::Only => false,
         };
         let into = memory.peek(part.len as usize);
         let Some(into) = into.filter(|_| direct && is_whole(part)) else {
@@ -235,14 +238,14 @@ impl Datafile {
 
     /// How many of the blocks, from the first on, must have sums: all blocks of a written group. To be called
     /// before the sums are read.
-    fn must_have_sums(&self, blocks: Blocks) -> usize {
+    pub(super) fn must_have_sums(&self, blocks: Blocks) -> usize {
         match self.groups.has(blocks.group()) {
             true => blocks.count,
             false => 0,
         }
     }
 
-    fn load_sums(&self, blocks: Blocks, sums: &mut [u8], wait: Wait) -> io::Result<()> {
+    pub(super) fn load_sums(&self, blocks: Blocks, sums: &mut [u8], wait: Wait) -> io::Result<()> {
         let wanted = &mut sums[..blocks.count * SUMS];
         read_padded(&self.file, wanted, sums_offset(blocks.first), wait).map(drop)
     }
@@ -513,7 +516,7 @@ impl Datafile {
             if kept > 0 {
                 let block = scratch.take(BLOCK);
                 let mut unused = [0; PART_BLOCKS * SUMS];
-                self.fetch_held(Blocks::one(blocks.first), block, &mut unused)?;
+                self.fetch_held(Blocks::run(blocks.first, 1), block, &mut unused)?;
                 block[kept..].fill(0);
                 stored[SUMS / 2..SUMS].copy_from_slice(&binding.sum(0, block).to_le_bytes());
             }
@@ -531,7 +534,10 @@ fn edges(part: Region) -> impl Iterator<Item = Blocks> {
     let ends_inside = !end.is_multiple_of(BLOCK_BYTES);
     let start = (starts_inside || (ends_inside && first == last)).then_some(first);
     let end = (ends_inside && first != last).then_some(last);
-    start.into_iter().chain(end).map(Blocks::one)
+    start
+        .into_iter()
+        .chain(end)
+        .map(|block| Blocks::run(block, 1))
 }
 
 /// Whether a part consists of whole blocks.
@@ -577,7 +583,7 @@ fn first_bad(
 }
 
 /// The first of the `must` first blocks that has no sum, and had none before its last write.
-fn first_without(sums: &[u8], must: usize) -> Option<usize> {
+pub(super) fn first_without(sums: &[u8], must: usize) -> Option<usize> {
     stored(sums)
         .take(must)
         .position(|sums| sums == Sums::default())

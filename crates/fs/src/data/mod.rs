@@ -4,7 +4,7 @@
 //! draws it). Read [`store`] first (finding, making, seeding, truncating, removing, listing), then
 //! [`datafile`] (positioned I/O) over `header_page` (the first page of its file), [`pieces`] (lists of regions and of
 //! memory), `blocks` (access with checksums, over `sums` and the locks of `ranges`; `groups` and `noted_groups` distinguish holes
-//! from losses; `small` has accesses to a few bytes, over the `block_cache`; `holes` finds holes and [`punch`] makes them) and `disk` (the system calls); `room` keeps a reserve of the disk free. `history` records
+//! from losses; `small` has accesses to a few bytes, over the `block_cache`; `stored_sums` is for blocks that clients read themselves; `holes` finds holes and [`punch`] makes them) and `disk` (the system calls); `room` keeps a reserve of the disk free. `history` records
 //! the order of writes, for writes that are repeated. [`fault`] has what can be wrong, [`scrub`] searches for it,
 //! [`aside`] keeps what must not be deleted; [`paths`] has names and directories, and [`pool`] threads for what would
 //! block the server's loop.
@@ -31,6 +31,7 @@ mod room;
 pub mod scrub;
 mod small;
 pub mod store;
+mod stored_sums;
 pub(crate) mod sums;
 pub mod types;
 

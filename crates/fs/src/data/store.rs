@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use causeway_sys::memory::Memory;
+use causeway_sys::nowait;
 use causeway_wire::datafile::{Header, size_of_file};
 use causeway_wire::fs::{Generation, Incarnation, ObjectId, Region};
 use rustix::fs::RenameFlags;
@@ -87,7 +88,7 @@ impl Store {
             owner: settings.owner,
             synced: settings.synced,
             checksums: settings.checksums,
-            in_memory: is_in_memory(&root)?,
+            in_memory: nowait::is_in_memory(File::open(&root)?)?,
             run: random_number()?,
             boot: Mutex::new(settings.boot),
             incarnation: AtomicU64::new(0),
@@ -683,12 +684,4 @@ fn describe((object, file_system, generation): (ObjectId, u128, Generation)) -> 
 
 fn random_number() -> io::Result<u64> {
     Ok(u64::from_le_bytes(causeway_sys::random::bytes()?))
-}
-
-/// Whether files below `path` live in memory only.
-fn is_in_memory(path: &Path) -> io::Result<bool> {
-    const TMPFS: u64 = 0x0102_1994;
-    const RAMFS: u64 = 0x8584_58f6;
-    let kind = rustix::fs::statfs(path)?.f_type as u64;
-    Ok(kind == TMPFS || kind == RAMFS)
 }

@@ -7,7 +7,7 @@ use causeway_sys::waits;
 use causeway_wire::datafile::WriteId;
 use causeway_wire::fs::{
     DataFault, Errno, Failure, Moment, Needs, ObjectId, Operation, Reply, ReplyBody, Request,
-    Rights, ScrubPosition,
+    Rights, ScrubPosition, WantedSums,
 };
 
 use super::error::storage_failure;
@@ -52,7 +52,16 @@ impl Loop {
             client,
             version,
         };
+        self.clients_copy = false;
         match request.operation {
+            Operation::FindDescriptor { object } => self.find_descriptor(to.from, object).map(Some),
+            Operation::Read {
+                object,
+                at_least,
+                regions,
+                sums: WantedSums::Only,
+                ..
+            } => self.stored_sums(object, at_least, &regions).map(Some),
             Operation::Read {
                 object,
                 at_least,

@@ -94,6 +94,8 @@ pub(super) struct Loop {
     pub(super) cleaning: bool,
     pub(super) written: u64,
     pub(super) read: u64,
+    /// The last request was for what its client now copies itself, which takes a while.
+    pub(super) clients_copy: bool,
     pub(super) appends: Appends,
     pub(super) locks: LockState,
     pub(super) pointers: Pointers<PointerConnection>,
@@ -258,6 +260,7 @@ impl Loop {
             cleaning: false,
             written: 0,
             read: 0,
+            clients_copy: false,
             appends: Appends::new(first_append_lock, configuration.timeout / 2),
             locks: LockState::default(),
             pointers: Pointers::default(),
@@ -360,6 +363,9 @@ impl Loop {
         idle: Duration,
         completions: &mut Vec<Completion>,
     ) -> Result<(), String> {
+        if self.busy() == 0 && std::mem::take(&mut self.clients_copy) {
+            self.bmi.expect_nothing_soon();
+        }
         if takes_more {
             self.bmi.wait(self.context, idle);
             return Ok(());
@@ -683,6 +689,7 @@ impl Loop {
             | Operation::TruncateData { .. }
             | Operation::Flush { .. }
             | Operation::FindData { .. }
+            | Operation::FindDescriptor { .. }
             | Operation::PunchData { .. }
             | Operation::ReserveData { .. }
             | Operation::StoredData { .. }

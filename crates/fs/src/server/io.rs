@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use causeway_bmi::{Addr, Direction, Memory, OpError, Posted, RegionDescriptor};
 use causeway_wire::datafile::BLOCK_BYTES;
-use causeway_wire::fs::{Errno, Failure, ObjectId, Regions, Reply, ReplyBody, WantedSums};
+use causeway_wire::fs::{Errno, Failure, ObjectId, Region, Regions, Reply, ReplyBody, WantedSums};
 
 use super::error::storage_failure;
 use super::events::{Done, EntryState, Loop};
@@ -33,7 +33,7 @@ pub(super) const MAX_INLINE: u64 = 32 << 10;
 /// The cost of each region, expressed in bytes that could be stored in the same time.
 const REGION_EFFORT: u64 = 256;
 /// Most sums in one reply: they leave room for the other fields.
-const MAX_SUMS: u64 = 12 << 10;
+pub(super) const MAX_SUMS: u64 = 12 << 10;
 /// Bytes stored in one round of the loop before it polls for messages again.
 const ROUND_BYTES: u64 = 2 << 20;
 
@@ -188,7 +188,7 @@ impl Loop {
         memory: Vec<RegionDescriptor>,
         sums: WantedSums,
     ) -> Result<Option<ReplyBody>, Failure> {
-        let summed = is_one_of_blocks(&regions) && self.crosses_network(requester.to.from);
+        let summed = one_of_blocks(&regions).is_some() && self.crosses_network(requester.to.from);
         let found = self
             .store()?
             .find(object)
@@ -745,10 +745,15 @@ impl Loop {
     }
 }
 
-/// Whether these are a single region that begins at the boundary of a block.
-fn is_one_of_blocks(regions: &Regions) -> bool {
-    matches!(regions, Regions::Here(list)
-        if matches!(list[..], [one] if one.offset.is_multiple_of(BLOCK_BYTES)))
+/// The region, if it is a single one that begins at the boundary of a block.
+pub(super) fn one_of_blocks(regions: &Regions) -> Option<Region> {
+    match regions {
+        Regions::Here(list) => match list[..] {
+            [one] if one.offset.is_multiple_of(BLOCK_BYTES) => Some(one),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The reply to a read or write of no bytes.

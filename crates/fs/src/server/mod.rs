@@ -1,7 +1,7 @@
 //! The server process: metadata, datafiles, or both, behind one message layer.
 //!
 //! One thread runs the loop (`events`): it takes requests, replies to those that need no waiting, and moves data
-//! (`io`, over `lists`, `piece_io`, `regions` and `staging`; `data` has the short requests about datafiles). What would
+//! (`io`, over `lists`, `piece_io`, `regions` and `staging`; `data` has the short requests about datafiles, `descriptors` those for reads by clients themselves). What would
 //! block it goes to other threads (`background`): changes of a synced file system to the commit thread (`metadata`, which shares `thread_state` with it), storage that waits
 //! for a device to the datafile store's pool, removals of datafiles to the reclaimer (`reclaim`). A server serves only
 //! from the directory that was formatted for it (`home`, `format`), and only requests that are meant for it
@@ -19,6 +19,7 @@ pub(crate) mod audit;
 mod background;
 mod callers;
 mod data;
+mod descriptors;
 mod ended;
 mod error;
 mod events;

@@ -20,6 +20,7 @@ mod kills;
 mod leases;
 mod liar;
 mod locks;
+mod long_reads;
 mod lying_clients;
 mod open_files;
 // Shared with the metadata service's own test, which uses all of it.
@@ -29,7 +30,6 @@ mod posix_model;
 mod repeated;
 mod restored;
 mod shared;
-mod through;
 mod trust;
 mod unlinked;
 

@@ -1,23 +1,45 @@
-//! Long reads into ordinary memory, which servers on this host serve in one of two ways: straight, or through memory that they map. A
-//! client tries both in the first 16 reads.
+//! Long reads into ordinary memory, which take one of three ways on the host of the servers: straight, through memory that servers map, or
+//! directly from the datafiles.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt as _;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use causeway_bmi::Memory;
-use causeway_fs::client::{Client, CreateOptions, File};
-use causeway_wire::fs::Region;
+use causeway_fs::client::{Client, ClientOptions, CreateOptions, File, LongReadWay};
+use causeway_wire::datafile::physical;
+use causeway_wire::fs::{Errno, Region};
 use causeway_wire::random::SplitMix64;
 use rustix::process::Signal;
 
 use crate::cluster::{Fixture, Shape, pattern};
 use crate::faults::{halt, signal};
 
-/// Reads after which a client has tried both ways, for short reads and for long ones.
-const BOTH_WAYS: u64 = 20;
+/// Reads in each way.
+const READS: u64 = 8;
 /// How long anything here may take before it counts as hanging.
 const GENEROUS: Duration = Duration::from_secs(60);
 const BLOCK: usize = 4096;
+/// Bytes of a file that is changed while it is read.
+const LEN: usize = 6 << 20;
+
+/// One way, or that which the client finds to be the fastest.
+const WAYS: [Option<LongReadWay>; 4] = [
+    Some(LongReadWay::Straight),
+    Some(LongReadWay::Through),
+    Some(LongReadWay::Direct),
+    None,
+];
+
+fn client(fixture: &Fixture, long_reads: Option<LongReadWay>) -> Client {
+    let options = ClientOptions {
+        long_reads,
+        ..ClientOptions::default()
+    };
+    Client::connect(fixture.cluster.configuration(), options).unwrap()
+}
 
 fn four_servers() -> Shape {
     Shape {
@@ -52,11 +74,18 @@ fn check(client: &mut Client, file: &mut File, regions: &[Region], model: &[u8])
 }
 
 #[test]
-fn long_reads_find_every_byte_in_both_ways() {
+fn long_reads_find_every_byte_in_every_way() {
     let fixture = Fixture::start(&four_servers());
-    let mut client = fixture.client();
+    for way in WAYS {
+        let mut client = client(&fixture, way);
+        find_every_byte(&mut client);
+        client.unlink(b"/f").unwrap();
+    }
+}
+
+fn find_every_byte(client: &mut Client) {
     let mut model = pattern(1, 9 << 20);
-    let mut file = made(&mut client, &model);
+    let mut file = made(client, &model);
     // Behind a hole.
     let more = pattern(2, 1 << 20);
     client.write_at(&mut file, 12 << 20, &more).unwrap();
@@ -64,23 +93,23 @@ fn long_reads_find_every_byte_in_both_ways() {
     model.extend_from_slice(&more);
     let mut dice = SplitMix64::new(3);
     for most in [1 << 20, 11 << 20] {
-        for _ in 0..BOTH_WAYS {
+        for _ in 0..READS {
             let len = (64 << 10) + dice.below(most);
             let offset = dice.below(13 << 20);
             let offset = match dice.below(2) {
                 0 => offset,
                 _ => offset / BLOCK as u64 * BLOCK as u64,
             };
-            check(&mut client, &mut file, &[Region { offset, len }], &model);
+            check(client, &mut file, &[Region { offset, len }], &model);
         }
     }
-    for _ in 0..BOTH_WAYS {
+    for _ in 0..READS {
         let offsets = (0..10).map(|_| dice.below(13 << 20));
         let regions = offsets.map(|offset| Region {
             offset,
             len: 10_000 + offset % 100_000,
         });
-        check(&mut client, &mut file, &regions.collect::<Vec<_>>(), &model);
+        check(client, &mut file, &regions.collect::<Vec<_>>(), &model);
     }
 }
 
@@ -90,14 +119,21 @@ fn a_server_that_is_killed_in_the_middle_of_a_long_read_is_asked_again() {
         timeout_ms: GENEROUS.as_millis() as u64,
         ..four_servers()
     });
-    let mut client = fixture.client();
     let content = pattern(4, 24 << 20);
-    let mut file = made(&mut client, &content);
+    made(&mut fixture.client(), &content);
+    for way in WAYS {
+        let mut client = client(&fixture, way);
+        kill_servers_of_reader(&mut fixture, &mut client, &content);
+    }
+}
+
+fn kill_servers_of_reader(fixture: &mut Fixture, client: &mut Client, content: &[u8]) {
+    let mut file = client.open(b"/f").unwrap();
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let (mut reads, mut into) = (0, vec![0; content.len()]);
-            while !ends.load(Ordering::Acquire) || reads < BOTH_WAYS {
+            while !ends.load(Ordering::Acquire) || reads < READS {
                 into.fill(0xaa);
                 let count = client.read_at(&mut file, 0, &mut into);
                 assert_eq!(count.unwrap(), content.len());
@@ -122,9 +158,15 @@ fn a_server_that_is_killed_in_the_middle_of_a_long_read_is_asked_again() {
 #[test]
 fn a_stopped_server_keeps_neither_the_callers_memory_nor_writes_what_is_read_next() {
     let fixture = Fixture::start(&four_servers());
-    let mut client = fixture.client();
-    let content = pattern(5, 3 << 20);
-    let mut file = made(&mut client, &content);
+    let content = pattern(5, 5 << 20);
+    made(&mut fixture.client(), &content);
+    for way in WAYS {
+        stop_servers_of_reader(&fixture, &mut client(&fixture, way), &content);
+    }
+}
+
+fn stop_servers_of_reader(fixture: &Fixture, client: &mut Client, content: &[u8]) {
+    let mut file = client.open(b"/f").unwrap();
     let mut into = vec![0; content.len()];
     for round in 0..4 {
         assert_eq!(client.read_at(&mut file, 0, &mut into).unwrap(), into.len());
@@ -153,10 +195,17 @@ fn is_of(block: &[u8], allowed: [u8; 3]) -> bool {
 
 #[test]
 fn what_is_overwritten_and_truncated_during_long_reads_is_old_or_new_block_by_block() {
-    const LEN: usize = 6 << 20;
     let fixture = Fixture::start(&four_servers());
-    let (mut client, mut other) = (fixture.client(), fixture.client());
-    let mut file = made(&mut client, &vec![1; LEN]);
+    made(&mut fixture.client(), &vec![1; LEN]);
+    for way in WAYS {
+        let (mut client, mut other) = (client(&fixture, way), fixture.client());
+        read_what_is_changed(&mut client, &mut other);
+    }
+}
+
+/// Reads `/f` while the other client changes it.
+fn read_what_is_changed(client: &mut Client, other: &mut Client) {
+    let mut file = client.open(b"/f").unwrap();
     let mut same = other.open(b"/f").unwrap();
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -170,7 +219,7 @@ fn what_is_overwritten_and_truncated_during_long_reads_is_old_or_new_block_by_bl
             }
         });
         let mut into = vec![0; LEN];
-        for _ in 0..3 * BOTH_WAYS {
+        for _ in 0..2 * READS {
             into.fill(0xaa);
             let count = client.read_at(&mut file, 0, &mut into).unwrap();
             assert!(count <= LEN);
@@ -180,4 +229,77 @@ fn what_is_overwritten_and_truncated_during_long_reads_is_old_or_new_block_by_bl
         ends.store(true, Ordering::Release);
         writer.join().unwrap();
     });
+}
+
+/// The files of an I/O server's datafiles.
+fn datafiles(fixture: &Fixture, server: &str) -> Vec<PathBuf> {
+    let data = fixture.config_file().with_file_name(server).join("data");
+    let mut found = Vec::new();
+    let mut directories = vec![data];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let entry = entry.unwrap();
+            match entry.file_type().unwrap().is_dir() {
+                true => directories.push(entry.path()),
+                false => found.push(entry.path()),
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_damaged_block_is_an_error_in_every_way() {
+    let fixture = Fixture::start(&four_servers());
+    let content = pattern(7, 8 << 20);
+    made(&mut fixture.client(), &content);
+    let mut changed = 0;
+    for path in datafiles(&fixture, "io2") {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&path)
+            .unwrap();
+        let mut begin = [0; 7];
+        let is_datafile = file.read_exact_at(&mut begin, 0).is_ok() && begin == *b"cw-data";
+        if is_datafile && file.metadata().unwrap().len() > 1 << 20 {
+            file.write_all_at(b"other", physical(1 << 20)).unwrap();
+            changed += 1;
+        }
+    }
+    assert_eq!(changed, 1);
+    for way in WAYS {
+        let mut client = client(&fixture, way);
+        let mut file = client.open(b"/f").unwrap();
+        for _ in 0..READS {
+            let mut into = vec![0xaa; content.len()];
+            let error = client.read_at(&mut file, 0, &mut into).unwrap_err();
+            assert_eq!(error.errno, Errno::EIO, "{error}");
+            // The other blocks, and the byte of the same strip that is before it.
+            let right = 4 << 20;
+            let count = client.read_at(&mut file, 0, &mut into[..right]).unwrap();
+            assert_eq!(count, right);
+            assert!(into[..right] == content[..right]);
+        }
+    }
+}
+
+#[test]
+fn what_replaces_a_file_is_read_by_those_who_open_it_then() {
+    let fixture = Fixture::start(&four_servers());
+    let (old, new) = (pattern(8, 6 << 20), pattern(9, 6 << 20));
+    for way in WAYS {
+        let (mut client, mut other) = (client(&fixture, way), fixture.client());
+        made(&mut other, &old);
+        let mut file = client.open(b"/f").unwrap();
+        let mut into = vec![0; old.len()];
+        client.read_at(&mut file, 0, &mut into).unwrap();
+        assert!(into == old);
+        other.unlink(b"/f").unwrap();
+        made(&mut other, &new);
+        let mut file = client.open(b"/f").unwrap();
+        client.read_at(&mut file, 0, &mut into).unwrap();
+        assert!(into == new);
+        other.unlink(b"/f").unwrap();
+    }
 }
