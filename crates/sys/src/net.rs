@@ -202,8 +202,8 @@ pub fn tune(socket: impl AsFd, vanished: Duration, unread: Option<Duration>) -> 
     Ok(is_local)
 }
 
-/// How long the peer's host has not acknowledged anything, if it should have: data is on the way to it, or
-/// it has not replied to three of the kernel's probes. While the peer leaves what has
+/// How long the peer's host has not acknowledged anything, if it should have: the kernel has sent data to it again, or
+/// probes, three times. (What was sent just now may be acknowledged soon, however long ago the latest acknowledgement is.) While the peer leaves what has
 /// arrived unread, nothing is on the way, and the kernel probes for room.
 pub fn host_silence(socket: impl AsFd) -> io::Result<Option<Duration>> {
     let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
@@ -223,12 +223,24 @@ pub fn host_silence(socket: impl AsFd) -> io::Result<Option<Duration>> {
     }
     // SAFETY: all of its fields are integers, for which zeros are valid, too.
     let info = unsafe { info.assume_init() };
-    let is_due = info.tcpi_unacked > 0 || info.tcpi_probes >= UNANSWERED_PROBES;
-    Ok(is_due.then(|| Duration::from_millis(info.tcpi_last_ack_recv.into())))
+    let unanswered = info.tcpi_retransmits.max(info.tcpi_probes);
+    let silence = Duration::from_millis(info.tcpi_last_ack_recv.into());
+    Ok((unanswered >= UNANSWERED).then_some(silence))
 }
 
-/// A probe may be lost, or its reply be on the way.
-const UNANSWERED_PROBES: u8 = 3;
+/// A packet or a probe may be lost, or its acknowledgement be on the way.
+const UNANSWERED: u8 = 3;
+
+/// Whether the peer's host has yet to acknowledge some of what was sent.
+pub fn has_unacknowledged(socket: impl AsFd) -> io::Result<bool> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the request writes one integer of this type; the descriptor is open.
+    let status = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    match status {
+        0 => Ok(bytes > 0),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
 
 /// Whether both ends of a connection are on this host, by any of its addresses.
 pub fn stays_on_this_host(socket: impl AsFd) -> io::Result<bool> {

@@ -42,9 +42,12 @@ pub fn succeed(command: &mut Command) -> String {
 /// What C programs are compiled with, besides the language's options: the address and undefined behaviour sanitizers, unless
 /// valgrind (`make valgrind`) checks them, and the library with them.
 pub fn checks() -> &'static [&'static str] {
+    /// Headers for test programs.
+    const HEADERS: &str = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/c");
     match is_under_valgrind() {
-        true => &["-g", "-pthread", "-D_GNU_SOURCE"],
+        true => &[HEADERS, "-g", "-pthread", "-D_GNU_SOURCE"],
         false => &[
+            HEADERS,
             "-g",
             "-pthread",
             "-D_GNU_SOURCE",

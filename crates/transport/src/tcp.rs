@@ -125,6 +125,10 @@ pub struct Tcp {
     due: Vec<Peer>,
     /// Peers with a deadline.
     timed: Vec<Peer>,
+    /// Peers to which packets were sent since the latest look whether hosts have acknowledged what was sent to them.
+    unacknowledged: Vec<Peer>,
+    /// When the next look is due.
+    acknowledged_by: Option<Instant>,
     /// Peers that every poll reads.
     polled: Vec<Peer>,
     /// Counts polls, from 1.
@@ -170,6 +174,8 @@ impl Tcp {
             buffers: Buffers::new(),
             due: Vec::new(),
             timed: Vec::new(),
+            unacknowledged: Vec::new(),
+            acknowledged_by: None,
             polled: Vec::new(),
             round: 1,
             polls_without_epoll: 0,
@@ -670,8 +676,9 @@ impl Tcp {
                 false
             }
         };
-        if !finished {
-            Self::make_due(&mut self.due, state);
+        match finished {
+            true => self.expect_acknowledgement(peer),
+            false => Self::make_due(&mut self.due, state),
         }
         self.start_polling(peer);
         Ok(())

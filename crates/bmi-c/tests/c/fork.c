@@ -1,6 +1,8 @@
 /* A child of fork() is told that the instance is its parent's, cannot disturb it, and may have its own. */
 #include "common.h"
 
+#include <memcheck.h>
+
 static void play_child(struct layer *layer, const char *address) {
     bmi_t *bmi = layer->bmi;
     bmi_op_t op;
@@ -51,6 +53,7 @@ int main(int argc, char **argv) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
+        look_for_no_leaks();
         play_child(&layer, address);
         _exit(0);
     }

@@ -25,12 +25,20 @@ impl Signals {
 
     /// Sends a signal, if the process has not been reaped. A process that has ended already needs none.
     pub(crate) fn send(&self, signal: Signal) {
-        let is_reaped = self.is_reaped.lock();
-        if !*is_reaped.unwrap_or_else(PoisonError::into_inner) {
+        self.unless_reaped(|pid| {
             // The process is this one's child, so the kernel refuses no signal to it, unless it runs as another user.
-            if let Err(error) = kill_process(self.pid, signal) {
+            if let Err(error) = kill_process(pid, signal) {
                 tracing::debug!(?signal, %error, "a process is not sent a signal");
             }
+        });
+    }
+
+    /// Calls this if the process has not been reaped, and lets nobody reap it meanwhile.
+    fn unless_reaped(&self, call: impl FnOnce(Pid)) {
+        // In the condition of an `if`, the lock would be released before the call.
+        let is_reaped = (self.is_reaped.lock()).unwrap_or_else(PoisonError::into_inner);
+        if !*is_reaped {
+            call(self.pid);
         }
     }
 
@@ -69,5 +77,19 @@ mod tests {
         assert!(*other.is_reaped.lock().unwrap());
         // To nobody: the id may be another process's by now.
         other.send(Signal::KILL);
+        other.unless_reaped(|_| panic!("it has been reaped"));
+    }
+
+    #[test]
+    fn no_process_is_reaped_while_it_is_sent_a_signal() {
+        let mut child = Command::new("sleep").arg("600").spawn().unwrap();
+        let signals = Signals::of(&child);
+        let mut is_locked = false;
+        signals.unless_reaped(|pid| {
+            kill_process(pid, Signal::KILL).unwrap();
+            is_locked = signals.is_reaped.try_lock().is_err();
+        });
+        signals.wait(&mut child).unwrap();
+        assert!(is_locked);
     }
 }

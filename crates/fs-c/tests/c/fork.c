@@ -1,6 +1,8 @@
 /* A child of fork() is told that the instance is its parent's, cannot disturb it, and may have its own. */
 #include "common.h"
 
+#include <memcheck.h>
+
 static void play_child(cwfs_t *fs, cwfs_file_t file, const char *config) {
     struct cwfs_stat stat;
     struct cwfs_completion done;
@@ -37,6 +39,7 @@ int main(int argc, char **argv) {
     pid_t pid = fork();
     CHECK(pid >= 0);
     if (pid == 0) {
+        look_for_no_leaks();
         play_child(fs, file, argv[1]);
         _exit(0);
     }

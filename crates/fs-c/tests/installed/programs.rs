@@ -96,11 +96,6 @@ fn posted() {
 
 #[test]
 fn fork() {
-    if is_under_valgrind() {
-        // The child has all of its parent's memory, and not the threads whose stacks refer to some of it: that counts as lost.
-        eprintln!("left out: memcheck takes what threads refer to for lost in a child");
-        return;
-    }
     run("fork");
 }
 

@@ -7,7 +7,7 @@ use rustix::event::{Timespec, epoll};
 
 use super::Tcp;
 use super::config::Liveness;
-use super::link::Phase;
+use super::link::{Link, Phase};
 use super::progress::POLLS_PER_EPOLL;
 use super::slots::{Origin, PeerState};
 use crate::blocking::Blocking;
@@ -151,6 +151,7 @@ impl Tcp {
             state.handle = handle;
             state.due = false;
             state.timed = false;
+            state.unacknowledged = false;
             state.polled = false;
             // While it is connecting it keeps only the first of its targets.
             state.origin = Origin::Lingering { until };
@@ -243,11 +244,47 @@ impl Tcp {
         }
     }
 
+    /// Packets were sent that need no reply of the peer's process, which may compute. Its host has to acknowledge them, which is
+    /// looked at later.
+    pub(super) fn expect_acknowledgement(&mut self, peer: Peer) {
+        if self.config.liveness != Liveness::Host {
+            return; // the kernel does that
+        }
+        if let Some(state) = self.slots.get_mut(peer)
+            && !state.timed
+            && !state.unacknowledged
+        {
+            state.unacknowledged = true;
+            self.unacknowledged.push(peer);
+            let at = self.clock.now() + self.config.liveness_timeout / 3;
+            self.acknowledged_by.get_or_insert(at);
+        }
+    }
+
+    /// Watches the peers whose hosts have not acknowledged what was sent to them.
+    fn check_acknowledgements(&mut self, now: Instant) {
+        if self.acknowledged_by.is_none_or(|at| at > now) {
+            return;
+        }
+        self.acknowledged_by = None;
+        for peer in std::mem::take(&mut self.unacknowledged) {
+            let Some(state) = self.slots.get_mut(peer) else {
+                continue;
+            };
+            state.unacknowledged = false;
+            let link = state.link.as_ref().filter(|link| link.is_up());
+            if link.is_some_and(is_on_its_way) {
+                self.watch_liveness(peer);
+            }
+        }
+    }
+
     pub(super) fn check_deadlines(&mut self, now: Instant, sink: &mut dyn Sink) {
         if self.next_deadline().is_some_and(|at| at <= now) {
             // What has arrived while this process did not poll counts before time does.
             self.serve_all_events(sink);
         }
+        self.check_acknowledgements(now);
         for index in 0..self.listeners.len() {
             if let Some(listener) = self.listeners.get_mut(index)
                 && listener.paused_until.is_some_and(|until| until <= now)
@@ -330,20 +367,27 @@ impl Tcp {
             if silent >= liveness / 3 {
                 link.last_heard = now;
                 state.session.send_keepalive();
+                link.flush(&mut state.session, &mut self.buffers);
                 Self::make_due(&mut self.due, state);
             }
             return true;
         }
-        if !state.session.is_outstanding() {
+        let by_host = self.config.liveness == Liveness::Host;
+        let is_awaited = state.session.is_outstanding() || (by_host && is_on_its_way(link));
+        if !is_awaited {
             return false;
         }
         if silent < liveness / 3 {
             return true;
         }
-        if self.config.liveness == Liveness::Host {
+        if by_host {
             // An error means that the connection is gone, which reading detects.
             let unheard = net::host_silence(&link.socket).ok().flatten();
             silent = silent.min(unheard.unwrap_or_default());
+            if !link.probed {
+                // If this process was away for the whole time, the host has the rest of it from now on.
+                silent = silent.min(liveness / 3);
+            }
             link.last_heard = now - silent;
             link.probed = silent >= liveness / 3;
         } else if !link.probed {
@@ -351,6 +395,8 @@ impl Tcp {
             link.last_heard = link.last_heard.max(now - liveness / 3);
             link.probed = true;
             state.session.probe();
+            // At once: this process may compute next, and look at the time again before it polls twice.
+            link.flush(&mut state.session, &mut self.buffers);
             Self::make_due(&mut self.due, state);
             return true;
         }
@@ -388,6 +434,12 @@ impl Tcp {
         peers
             .chain(listeners)
             .chain(self.half_open.deadline())
+            .chain(self.acknowledged_by)
             .min()
     }
+}
+
+/// Whether something was sent that the peer's host has not acknowledged. An error means that the connection is gone, which reading detects.
+fn is_on_its_way(link: &Link) -> bool {
+    net::has_unacknowledged(&link.socket).unwrap_or_default()
 }

@@ -142,6 +142,8 @@ impl Tcp {
             }
         } else if !all_sent || is_stopped {
             self.watch_liveness(peer);
+        } else {
+            self.expect_acknowledgement(peer);
         }
         any
     }

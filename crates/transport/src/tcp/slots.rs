@@ -61,6 +61,8 @@ pub(super) struct PeerState {
     pub(super) due: bool,
     /// In the list of those with a deadline.
     pub(super) timed: bool,
+    /// In the list of those whose hosts have yet to acknowledge something, as far as is known.
+    pub(super) unacknowledged: bool,
     /// In the list of those that are read without waiting for epoll.
     pub(super) polled: bool,
     /// Reads in a row that found nothing, while polled.
@@ -87,6 +89,7 @@ impl PeerState {
             failed: None,
             due: false,
             timed: false,
+            unacknowledged: false,
             polled: false,
             misses: 0,
             sent_in_round: 0,

@@ -3,7 +3,7 @@
 use super::support::*;
 use crate::error::{PeerError, TransferError};
 use crate::method::{Access, Direction, Method, Registration};
-use crate::tcp::Liveness;
+use crate::tcp::{Liveness, TcpConfig};
 use causeway_sys::memory::{Memory, with_foreign_read_only};
 use std::time::{Duration, Instant};
 
@@ -524,21 +524,47 @@ fn set_loopback(up: bool) -> bool {
     ip.is_ok_and(|status| status.success())
 }
 
-/// A peer whose host stops replying is given up, whether this side waits for a reply, or for room in the peer's socket.
-#[test]
-fn a_host_that_vanishes_is_given_up() {
+/// Runs this in a network of its own, if this user may make one.
+fn in_own_network(run: impl FnOnce() + Send + 'static) {
     let in_own_network = std::thread::spawn(|| {
         // SAFETY: the thread shares no network with another one that relies on it, and ends with this closure.
         let own = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) };
-        if own.is_err() || !set_loopback(true) {
-            eprintln!("left out: this user makes no network of its own here, or there is no ip");
-            return;
+        match own.is_ok() && set_loopback(true) {
+            true => run(),
+            false => {
+                eprintln!(
+                    "left out: this user makes no network of its own here, or there is no ip"
+                );
+            }
         }
+    });
+    in_own_network.join().unwrap();
+}
+
+/// Peers have to show that their hosts are there within 600 ms.
+fn watching_hosts() -> TcpConfig {
+    let mut config = plain();
+    config.liveness_timeout = Duration::from_millis(600);
+    config.liveness = Liveness::Host;
+    config
+}
+
+fn is_given_up(client: &mut Node) {
+    assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+    until(&mut [client], |nodes| !nodes[0].seen.downs.is_empty());
+    let cause = &client.seen.downs[0].1;
+    assert!(
+        matches!(cause, PeerError::TimedOut(600) | PeerError::Broken(_)),
+        "{cause:?}"
+    );
+}
+
+/// A peer whose host stops replying is given up, whether this side waits for a reply, or for room in the peer's socket.
+#[test]
+fn a_host_that_vanishes_is_given_up() {
+    in_own_network(|| {
         for mib in [1, 64] {
-            let mut config = plain();
-            config.liveness_timeout = Duration::from_millis(600);
-            config.liveness = Liveness::Host;
-            let (mut client, mut server, peer) = pair(config.clone(), config);
+            let (mut client, mut server, peer) = pair(watching_hosts(), watching_hosts());
             let back = server.seen.ups[0];
             let theirs = Memory::zeroed(mib * MIB);
             let region = server
@@ -552,14 +578,76 @@ fn a_host_that_vanishes_is_given_up() {
             for_a_while(&mut [&mut client], 300);
             assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
             assert!(set_loopback(false));
-            until(&mut [&mut client], |nodes| !nodes[0].seen.downs.is_empty());
-            let cause = &client.seen.downs[0].1;
-            assert!(
-                matches!(cause, PeerError::TimedOut(600) | PeerError::Broken(_)),
-                "{cause:?}"
-            );
+            is_given_up(&mut client);
             assert!(set_loopback(true));
         }
     });
-    in_own_network.join().unwrap();
+}
+
+/// Nothing replies to a packet but its receiver's host.
+#[test]
+fn a_host_that_vanishes_with_a_packet_on_its_way_is_given_up() {
+    in_own_network(|| {
+        for packets in [1, 1000] {
+            let (mut client, _server, peer) = pair(watching_hosts(), watching_hosts());
+            assert!(set_loopback(false));
+            for _ in 0..packets {
+                client.tcp.send(peer, &[b"hello"]).unwrap();
+            }
+            is_given_up(&mut client);
+            assert!(set_loopback(true));
+        }
+    });
+}
+
+/// What was sent just now is not acknowledged yet, and nothing was to be before.
+#[test]
+fn a_process_that_returns_and_sends_does_not_give_its_peer_up() {
+    let (mut client, mut server, peer) = pair(watching_hosts(), watching_hosts());
+    let back = server.seen.ups[0];
+    let theirs = Memory::zeroed(100);
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::Read)
+        .unwrap();
+    let get = transfer(Direction::Get, &[Memory::zeroed(100)], &[region], None, 5);
+    client.tcp.transfer(peer, get).unwrap();
+    client.poll();
+    for _ in 0..4 {
+        // Both compute.
+        std::thread::sleep(Duration::from_millis(700));
+        // Its kernel acknowledges what comes after a while.
+        let theirs = server.tcp.slots.get(back).unwrap().link.as_ref().unwrap();
+        rustix::net::sockopt::set_tcp_quickack(&theirs.socket, false).unwrap();
+        client.tcp.set_time(Instant::now());
+        client.tcp.send(peer, &[b"hello"]).unwrap();
+        client.tcp.tick(Instant::now(), &mut client.seen);
+        assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+    }
+    until(&mut [&mut client, &mut server], |nodes| {
+        !nodes[0].seen.done.is_empty() && nodes[1].seen.packets.len() == 4
+    });
+    assert!(client.seen.downs.is_empty(), "{:?}", client.seen.downs);
+}
+
+/// A probe must not wait for this process's next poll, after which it looks at the time again.
+#[test]
+fn a_probe_leaves_when_it_is_due() {
+    let mut config = plain();
+    config.liveness_timeout = Duration::from_millis(300);
+    let (mut client, mut server, peer) = pair(config, plain());
+    let back = server.seen.ups[0];
+    let theirs = Memory::zeroed(100);
+    let region = server
+        .tcp
+        .grant(back, &theirs, Registration::NONE, Access::Read)
+        .unwrap();
+    let get = transfer(Direction::Get, &[Memory::zeroed(100)], &[region], None, 5);
+    client.tcp.transfer(peer, get).unwrap();
+    client.poll();
+    std::thread::sleep(Duration::from_millis(150));
+    client.tcp.tick(Instant::now(), &mut client.seen);
+    let state = client.tcp.slots.get(peer).unwrap();
+    let link = state.link.as_ref().unwrap();
+    assert!(link.probed && link.has_sent_all(&state.session));
 }
