@@ -23,6 +23,8 @@ pub(crate) enum Request {
     Message(Pending),
     /// A message, of a communicator with this handle, that has been received.
     Received(Status, usize),
+    /// A collective operation that is not persistent: its schedule, and the handle of its communicator.
+    Collective(u32, usize),
     /// A general operation.
     Other(Box<Other>),
 }
@@ -90,7 +92,7 @@ impl Request {
     /// The operation that it starts, if it is persistent.
     pub(crate) fn plan(&self) -> Option<&Plan> {
         match self {
-            Self::Message(_) | Self::Received(..) => None,
+            Self::Message(_) | Self::Received(..) | Self::Collective(..) => None,
             Self::Other(other) => other.plan.as_deref(),
         }
     }
@@ -100,6 +102,7 @@ impl Request {
         let active = match *self {
             Self::Message(pending) => Some(pending.into()),
             Self::Received(status, communicator) => Some(Active::done(status, communicator)),
+            Self::Collective(at, communicator) => Some(Active::of_schedule(at, communicator)),
             Self::Other(_) => None,
         };
         if active.is_some() {
@@ -226,10 +229,11 @@ impl Process {
         if active.status() == Some(Status::empty()) {
             return Ok(FINISHED);
         }
-        let request = match (active.pending(), active.status()) {
+        let request = match (active.pending(), &active.state) {
             (Some(pending), _) => Request::Message(pending),
-            (None, Some(status)) => Request::Received(status, active.communicator),
-            (None, None) => Request::of(Some(active), None, None),
+            (None, State::Done(status)) => Request::Received(*status, active.communicator),
+            (None, State::Schedule(at)) => Request::Collective(*at, active.communicator),
+            (None, _) => Request::of(Some(active), None, None),
         };
         self.requests.insert(request)
     }
@@ -322,11 +326,16 @@ impl Process {
         Ok(outcome)
     }
 
-    /// The same for a request of a simple message.
+    /// The same for a request of a simple message, or of a collective operation.
     #[inline]
     fn test_message(&mut self, handle: usize) -> Option<Outcome> {
         let result = match *self.requests.find(handle)? {
             Request::Received(status, _) => Ok(status),
+            Request::Collective(at, _) => match self.poll_schedule(at) {
+                Ok(None) => return Some(Outcome::Pending),
+                Ok(Some(status)) => Ok(status),
+                Err(error) => Err(error),
+            },
             // One from any source fails when a process is lost.
             Request::Message(pending) if !pending.from_any || self.endpoint.losses() == 0 => {
                 let op = pending.op;
@@ -462,13 +471,15 @@ impl Process {
 
     /// The schedule of a request, if it is the only operation of this process that needs polls.
     fn only_schedule(&self, handle: usize) -> Option<u32> {
-        let Request::Other(other) = self.requests.find(handle)? else {
-            return None;
+        let at = match self.requests.find(handle)? {
+            Request::Collective(at, _) => *at,
+            Request::Other(other) => match other.active.as_ref()?.state {
+                State::Schedule(at) => at,
+                _ => return None,
+            },
+            Request::Message(_) | Request::Received(..) => return None,
         };
-        match other.active.as_ref()?.state {
-            State::Schedule(at) => self.waits_for_only(at).then_some(at),
-            _ => None,
-        }
+        self.waits_for_only(at).then_some(at)
     }
 
     /// The operation without which a request cannot be done, if it is one of a message.
@@ -518,7 +529,7 @@ impl Process {
                 held.forget();
                 return Some(Ok(status));
             }
-            Request::Other(_) => return None,
+            Request::Collective(..) | Request::Other(_) => return None,
         };
         let waited = self.wait_for_pending(pending)?;
         self.drop_request(handle);
