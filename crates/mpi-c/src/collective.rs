@@ -161,7 +161,7 @@ macro_rules! later_forms {
                     process
                         .check_room_for_request()
                         .map_err(|error| process.refuse_collective(comm, $icalled, error))?;
-                    let active = process.begin(steps.called($icalled))?;
+                    let active = process.begin_call(steps.called($icalled))?;
                     process.keep(active)
                 })?;
                 request.write(handle);
@@ -197,7 +197,7 @@ macro_rules! forms {
             // SAFETY: the caller keeps MPI's contract.
             let steps = unsafe { $steps($($name),*) }
                 .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), $called, error))?;
-            let active = $crate::library::with(|process, _| process.begin(steps.called($called)))?;
+            let active = $crate::library::with(|process, _| process.begin_call(steps.called($called)))?;
             $crate::library::complete(active).map(drop)
         }
 
@@ -217,7 +217,7 @@ macro_rules! forms_in_areas {
                 }
                 let steps = $steps($($name),*)
                     .map_err(|error| $crate::collective::refused($crate::collective::last!($($name),*), $called, error))?;
-                let active = with(|process, _| process.begin(steps.called($called)))?;
+                let active = with(|process, _| process.begin_call(steps.called($called)))?;
                 complete(active).map(drop)
             }
         }

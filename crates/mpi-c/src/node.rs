@@ -8,9 +8,8 @@ use causeway_mpi::buffer::in_each_other;
 use causeway_mpi::collective::Scan;
 use causeway_mpi::datatype::Basic;
 use causeway_mpi::error::Result;
-use causeway_mpi::node::{self, Operands, Side, Started};
+use causeway_mpi::node::{self, Operands, Places, Side, Started};
 use causeway_mpi::process::Process;
-use smallvec::SmallVec;
 
 use crate::file::Surface;
 use crate::library::{Handles, ProgramBuffer, complete, with};
@@ -312,43 +311,61 @@ unsafe fn side(handles: &Handles<'_>, of: Uneven, many: u32, receives: bool) -> 
     let Uneven {
         buffer, datatype, ..
     } = of;
+    let many = many as usize;
+    of.counts.check(many, "the counts")?;
+    of.displacements.check(many, "the displacements")?;
     // SAFETY: the caller's promise, for all of the below.
     unsafe {
-        let counts = of.counts.read(many as usize, "the counts")?;
-        let displacements = of.displacements.read(many as usize, "the displacements")?;
-        let described = handles.datatype(datatype)?;
-        let (step, size) = (described.extent(), described.size());
-        let all = counts.iter().zip(&displacements);
-        let offset = |displacement: i64| displacement.checked_mul(step).ok_or_else(too_many);
-        if !described.is_contiguous() {
-            let each = all.map(|(count, displacement)| {
-                let base = buffer.wrapping_byte_offset(offset(*displacement)? as isize);
-                handles.owned_buffer(base, *count, datatype, receives)
-            });
-            return Side::with_gaps(each.collect::<Result<_>>()?, receives);
-        }
-        // Of no elements: whether the datatype may be used.
-        handles.buffer_of(buffer, 0, datatype, receives)?;
-        let places = all.map(|(count, displacement)| {
-            let len = count_of(*count)?.checked_mul(size);
+        let offset = |at: usize, step: i64| {
+            let offset = of.displacements.get(at).checked_mul(step);
+            offset.ok_or_else(too_many)
+        };
+        let unit = match handles.unit(datatype) {
+            0 => {
+                let described = handles.datatype(datatype)?;
+                let step = described.extent();
+                if !described.is_contiguous() {
+                    let each = (0..many).map(|at| {
+                        let base = buffer.wrapping_byte_offset(offset(at, step)? as isize);
+                        handles.owned_buffer(base, of.counts.get(at), datatype, receives)
+                    });
+                    return Side::with_gaps(each.collect::<Result<_>>()?, receives);
+                }
+                // Of no elements: whether the datatype may be used.
+                handles.buffer_of(buffer, 0, datatype, receives)?;
+                described.size()
+            }
+            unit => unit,
+        };
+        let step = i64::try_from(unit).map_err(|_| too_many())?;
+        let mut places = Places::with_capacity(many);
+        let (mut start, mut end) = (i64::MAX, i64::MIN);
+        for at in 0..many {
+            let len = count_of(of.counts.get(at))?.checked_mul(unit);
             let len = len.and_then(|len| i64::try_from(len).ok());
-            let start = offset(*displacement)?;
-            let end = len.and_then(|len| start.checked_add(len));
-            Ok(start..end.ok_or_else(too_many)?)
-        });
-        let places = places.collect::<Result<SmallVec<[_; 8]>>>()?;
-        let used = || places.iter().filter(|place| !place.is_empty());
-        let start = used().map(|place| place.start).min().unwrap_or(0);
-        let end = used().map(|place| place.end).max().unwrap_or(0);
+            let first = offset(at, step)?;
+            let last = len.and_then(|len| first.checked_add(len));
+            let last = last.ok_or_else(too_many)?;
+            if first < last {
+                (start, end) = (start.min(first), end.max(last));
+            }
+            places.push(first as usize..last as usize);
+        }
+        let (start, end) = if start < end { (start, end) } else { (0, 0) };
         let hull = end.checked_sub(start).ok_or_else(too_many)?;
         let base = buffer.wrapping_byte_offset(start as isize);
         let memory = handles.buffer_of(base, hull, Basic::Byte.handle(), receives)?;
         let memory = memory.buffer().memory.clone();
-        let places = places.into_iter().map(|place| match place.is_empty() {
-            true => 0..0,
-            false => (place.start - start) as usize..(place.end - start) as usize,
-        });
-        Ok(Side::at(memory, places.collect()))
+        for place in &mut places {
+            *place = match place.start == place.end {
+                true => 0..0,
+                // Both lie at or behind the start, also where that is in front of the buffer.
+                false => {
+                    place.start.wrapping_sub(start as usize)..place.end.wrapping_sub(start as usize)
+                }
+            };
+        }
+        Ok(Side::at(memory, places))
     }
 }
 

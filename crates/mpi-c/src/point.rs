@@ -554,6 +554,13 @@ pub(crate) fn at_once<T>(
     wait_for(|process| process.look(&mut ready))
 }
 
+/// The result of `ready` now, after some progress if there is none before.
+pub(crate) fn look_first<T>(
+    mut ready: impl FnMut(&mut causeway_mpi::Process) -> Result<Option<T>>,
+) -> Result<Option<T>> {
+    wait_for(|process| process.look_first(&mut ready))
+}
+
 pub(crate) unsafe fn mprobe(
     rank: c_int,
     tag: c_int,

@@ -4,14 +4,14 @@ use std::ffi::c_int;
 
 use causeway_mpi::abi;
 use causeway_mpi::error::{Error, Result};
-use causeway_mpi::request::Outcome;
+use causeway_mpi::request::{Glance, Outcome, Tested};
 use causeway_mpi::status::Status as Known;
 use smallvec::SmallVec;
 
 use crate::general;
-use crate::library::{enter, wait_for, with};
-use crate::point::at_once;
-use crate::types::{Handle, NumbersOut, Status, array, write_empty_status};
+use crate::library::{Inside, enter, wait_for, with};
+use crate::point::{at_once, look_first};
+use crate::types::{Handle, NumbersOut, Status, array, write_empty_status, write_status};
 
 /// The outcome of a request: its status, if there is one, and its error. Calls the functions of a generalized one.
 ///
@@ -75,15 +75,6 @@ pub(crate) unsafe fn wait(request: *mut Handle, status: *mut Status) -> Result<(
     }
 }
 
-/// The outcome of a request, which is over if it is done. First the library looks whether it is that of a message in progress, as it mostly is.
-#[inline(always)]
-fn outcome_of(process: &mut causeway_mpi::Process, handle: Handle) -> Result<Outcome> {
-    match process.is_message_in_progress(handle) {
-        true => Ok(Outcome::Pending),
-        false => process.test(handle, false),
-    }
-}
-
 pub(crate) unsafe fn test(
     request: *mut Handle,
     flag: *mut c_int,
@@ -92,18 +83,40 @@ pub(crate) unsafe fn test(
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
         let handle = request.read();
-        let mut outcome = Outcome::Pending;
-        if handle == abi::REQUEST_NULL {
-            // No progress is made: programs test requests that are over in passing.
-            with(|_, _| Ok(()))?;
-            outcome = Outcome::Inactive;
-        } else {
-            // Returning outcomes that are mostly `Pending` through each function takes longer than all else.
-            at_once(|process| {
-                outcome = outcome_of(process, handle)?;
-                Ok(Some(()))
-            })?;
+        // What is found is mostly nothing: to return outcomes through each function takes longer than all else.
+        let tested = {
+            let mut inside = Inside::enter()?;
+            let (process, _) = inside.parts()?;
+            process.test_one_message(handle, !status.is_null())
+        };
+        match tested {
+            Tested::Done(known) => {
+                request.write(abi::REQUEST_NULL);
+                flag.write(1);
+                write_status(status, known);
+            }
+            Tested::Pending => flag.write(0),
+            Tested::Unknown => return test_any_kind(request, flag, status),
         }
+    }
+    Ok(())
+}
+
+/// The same for any request.
+///
+/// # Safety
+/// The pointers are valid for writes, or the status is null.
+#[inline(never)]
+unsafe fn test_any_kind(request: *mut Handle, flag: *mut c_int, status: *mut Status) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let handle = request.read();
+        let outcome = match handle {
+            // No progress is made: programs test requests that are over in passing.
+            abi::REQUEST_NULL => Some(Outcome::Inactive),
+            _ => at_once(|process| process.test(handle, false).map(Some))?,
+        };
+        let outcome = outcome.unwrap_or(Outcome::Pending);
         flag.write((!matches!(outcome, Outcome::Pending)).into());
         settle(outcome, request, status)
     }
@@ -283,10 +296,12 @@ pub(crate) unsafe fn testall(
     // SAFETY: the caller's arrays, as MPI has it.
     unsafe {
         let handles = array.handles()?;
-        let all = at_once(|process| {
-            process.check_requests(&handles)?;
-            let mut of_messages = handles.iter();
-            if of_messages.any(|handle| process.is_message_in_progress(*handle)) {
+        let all = look_first(|process| {
+            let mut is_in_progress = false;
+            for handle in &handles {
+                is_in_progress |= process.glance(*handle)? == Glance::Pending;
+            }
+            if is_in_progress {
                 return Ok(None);
             }
             for handle in &handles {
@@ -310,15 +325,35 @@ pub(crate) unsafe fn testall(
     }
 }
 
+/// The first request that has to be tested, and whether any is in progress. Fails if any handle is none of a request, before one is tested.
+fn to_test(
+    process: &causeway_mpi::Process,
+    many: usize,
+    handle: &impl Fn(usize) -> Handle,
+) -> Result<(Option<usize>, bool)> {
+    let (mut first, mut is_any_active) = (None, false);
+    for at in 0..many {
+        match process.glance(handle(at))? {
+            Glance::Null => {}
+            Glance::Pending => is_any_active = true,
+            Glance::Unknown => first = first.or(Some(at)),
+        }
+    }
+    Ok((first, is_any_active))
+}
+
 /// The first request that is done; `None` if all are inactive.
 fn any_done(
     process: &mut causeway_mpi::Process,
-    handles: &[Handle],
+    many: usize,
+    handle: &impl Fn(usize) -> Handle,
 ) -> Result<Option<Option<(usize, Outcome)>>> {
-    process.check_requests(handles)?;
-    let mut is_any_active = false;
-    for (at, handle) in handles.iter().enumerate() {
-        match outcome_of(process, *handle)? {
+    let (first, mut is_any_active) = to_test(process, many, handle)?;
+    for at in first.unwrap_or(many)..many {
+        if process.glance(handle(at))? != Glance::Unknown {
+            continue;
+        }
+        match process.test(handle(at), false)? {
             Outcome::Inactive => {}
             Outcome::Pending => is_any_active = true,
             done => return Ok(Some(Some((at, done)))),
@@ -360,9 +395,10 @@ pub(crate) unsafe fn waitany(
     let array = Array::new(requests, std::ptr::null_mut(), count)?;
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
-        let handles = array.handles()?;
-        let found =
-            wait_for(|process| process.wait_for_news(|process| any_done(process, &handles)))?;
+        let handle = |at| array.request(at).read();
+        let found = wait_for(|process| {
+            process.wait_for_news(|process| any_done(process, array.many, &handle))
+        })?;
         settle_any(&array, found, index, status)
     }
 }
@@ -377,16 +413,8 @@ pub(crate) unsafe fn testany(
     let array = Array::new(requests, std::ptr::null_mut(), count)?;
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
-        let handles = array.handles()?;
-        let mut found = None;
-        // As in `test`: what is found is mostly nothing.
-        at_once(|process| {
-            let is_in_progress = |handle: &Handle| process.is_message_in_progress(*handle);
-            if handles.is_empty() || !handles.iter().all(is_in_progress) {
-                found = any_done(process, &handles)?;
-            }
-            Ok(Some(()))
-        })?;
+        let handle = |at| array.request(at).read();
+        let found = look_first(|process| any_done(process, array.many, &handle))?;
         flag.write(found.is_some().into());
         match found {
             Some(found) => settle_any(&array, found, index, status),
@@ -401,17 +429,29 @@ pub(crate) unsafe fn testany(
 /// All requests that are done; `None` if all are inactive.
 type CompletedRequests = Option<Vec<(usize, Outcome)>>;
 
-fn some_done(process: &mut causeway_mpi::Process, handles: &[Handle]) -> Result<CompletedRequests> {
-    process.check_requests(handles)?;
-    let (mut done, mut is_any_active) = (Vec::new(), false);
-    for (at, handle) in handles.iter().enumerate() {
-        match outcome_of(process, *handle)? {
+/// The requests that are done, if there are any, or all are inactive.
+fn some_done(
+    process: &mut causeway_mpi::Process,
+    many: usize,
+    handle: &impl Fn(usize) -> Handle,
+) -> Result<Option<CompletedRequests>> {
+    let (first, mut is_any_active) = to_test(process, many, handle)?;
+    let mut done = Vec::new();
+    for at in first.unwrap_or(many)..many {
+        if process.glance(handle(at))? != Glance::Unknown {
+            continue;
+        }
+        match process.test(handle(at), false)? {
             Outcome::Inactive => {}
             Outcome::Pending => is_any_active = true,
             outcome => done.push((at, outcome)),
         }
     }
-    Ok((!done.is_empty() || is_any_active).then_some(done))
+    Ok(match (done.is_empty(), is_any_active) {
+        (false, _) => Some(Some(done)),
+        (true, true) => None,
+        (true, false) => Some(None),
+    })
 }
 
 /// # Safety
@@ -449,12 +489,9 @@ pub(crate) unsafe fn waitsome(
     let array = Array::new(requests, statuses, incount)?;
     // SAFETY: the caller's arrays, as MPI has it.
     unsafe {
-        let handles = array.handles()?;
+        let handle = |at| array.request(at).read();
         let found = wait_for(|process| {
-            process.wait_for_news(|process| match some_done(process, &handles)? {
-                Some(done) if done.is_empty() => Ok(None),
-                found => Ok(Some(found)),
-            })
+            process.wait_for_news(|process| some_done(process, array.many, &handle))
         })?;
         settle_some(&array, found, outcount, indices)
     }
@@ -470,9 +507,9 @@ pub(crate) unsafe fn testsome(
     let array = Array::new(requests, statuses, incount)?;
     // SAFETY: the caller's arrays, as MPI has it.
     unsafe {
-        let handles = array.handles()?;
-        let found = at_once(|process| some_done(process, &handles).map(Some))?;
-        settle_some(&array, found.flatten(), outcount, indices)
+        let handle = |at| array.request(at).read();
+        let found = look_first(|process| some_done(process, array.many, &handle))?;
+        settle_some(&array, found.unwrap_or(Some(Vec::new())), outcount, indices)
     }
 }
 

@@ -161,24 +161,37 @@ impl Numbers {
     /// # Safety
     /// The array has so many.
     pub(crate) unsafe fn read(self, many: usize, what: &str) -> Result<SmallVec<[i64; FEW]>> {
-        if many == 0 {
-            return Ok(SmallVec::new());
-        }
+        self.check(many, what)?;
+        // SAFETY: the array has so many entries, as the caller promises.
+        Ok((0..many).map(|at| unsafe { self.get(at) }).collect())
+    }
+
+    /// Fails if there is no array of so many.
+    #[inline]
+    pub(crate) fn check(self, many: usize, what: &str) -> Result<()> {
         let is_null = match self {
             Self::Small(array) => array.is_null(),
             Self::Large(array) => array.is_null(),
         };
-        if is_null {
-            return Err(Error::new(abi::ERR_ARG, format!("{what} is NULL")));
+        match is_null && many > 0 {
+            true => Err(Error::new(abi::ERR_ARG, format!("{what} is NULL"))),
+            false => Ok(()),
         }
-        // SAFETY: the array has so many entries, as the caller promises.
-        let entry = |at| unsafe {
+    }
+
+    /// One of them.
+    ///
+    /// # Safety
+    /// The array has it.
+    #[inline]
+    pub(crate) unsafe fn get(self, at: usize) -> i64 {
+        // SAFETY: as the caller promises.
+        unsafe {
             match self {
                 Self::Small(array) => i64::from(array.add(at).read()),
                 Self::Large(array) => array.add(at).read(),
             }
-        };
-        Ok((0..many).map(entry).collect())
+        }
     }
 }
 

@@ -204,8 +204,14 @@ pub(crate) fn overlap(one: &Memory, other: &Memory) -> bool {
 /// Fails if data are read and written that begin at the same byte: MPI forbids that one process has a byte in both buffers of an operation
 /// (MPI 5.0 §6.2), and the result would depend on how the operation is done, and so on its length.
 pub(crate) fn check_apart(from: &Memory, into: &Memory) -> Result<()> {
-    let is_same = from.as_ptr() == into.as_ptr() && !from.is_empty() && !into.is_empty();
-    match is_same {
+    let [from, into] = [from, into].map(|memory| (memory.as_ptr() as usize, memory.len()));
+    check_begin(from, into)
+}
+
+/// The same of data that are given by their addresses and lengths.
+#[inline]
+pub(crate) fn check_begin(from: (usize, usize), into: (usize, usize)) -> Result<()> {
+    match from.0 == into.0 && from.1 > 0 && into.1 > 0 {
         true => Err(in_each_other()),
         false => Ok(()),
     }

@@ -30,7 +30,7 @@ use crate::window::state::Windows;
 
 /// Most polls of one call. An event of one poll may need another poll, which follows at once: so `MPI_Test` finds a short message of
 /// this process to itself complete, as programs expect, because no other process takes part in it.
-const POLLS_OF_NEWS: u32 = 8;
+pub(crate) const POLLS_OF_NEWS: u32 = 8;
 /// Operations of the program's messages: each is tested for by its handle.
 pub(crate) const POSTS: Queue = Queue::UNLISTED;
 /// Waits that are ended by events only.

@@ -1,11 +1,12 @@
 //! Requests: operations that a program has a handle for (MPI 5.0 §3.7).
 
+use causeway_engine::Takes;
 use causeway_engine::types::OpId;
 
 use crate::abi;
 use crate::error::{Error, Result};
 use crate::point::{Mode, Route};
-use crate::process::{Active, Process, State, Waited};
+use crate::process::{Active, POLLS_OF_NEWS, Process, State, Waited};
 use crate::record;
 use crate::status::Status;
 use crate::table::{Kind, reserved};
@@ -23,6 +24,8 @@ pub(crate) enum Request {
     Message(Pending),
     /// A message, of a communicator with this handle, that has been received.
     Received(Status, usize),
+    /// A collective operation that is not persistent: its schedule, and the handle of its communicator.
+    Collective(u32, usize),
     /// A general operation.
     Other(Box<Other>),
 }
@@ -90,7 +93,7 @@ impl Request {
     /// The operation that it starts, if it is persistent.
     pub(crate) fn plan(&self) -> Option<&Plan> {
         match self {
-            Self::Message(_) | Self::Received(..) => None,
+            Self::Message(_) | Self::Received(..) | Self::Collective(..) => None,
             Self::Other(other) => other.plan.as_deref(),
         }
     }
@@ -100,6 +103,7 @@ impl Request {
         let active = match *self {
             Self::Message(pending) => Some(pending.into()),
             Self::Received(status, communicator) => Some(Active::done(status, communicator)),
+            Self::Collective(at, communicator) => Some(Active::of_schedule(at, communicator)),
             Self::Other(_) => None,
         };
         if active.is_some() {
@@ -168,6 +172,28 @@ pub enum Outcome {
     },
 }
 
+/// What a test of a request has found, if it is one of a message.
+#[derive(Debug, Clone, Copy)]
+pub enum Tested {
+    /// It is done, and its handle is not valid any more.
+    Done(Status),
+    /// It is in progress.
+    Pending,
+    /// It is to be tested as any request is.
+    Unknown,
+}
+
+/// What is known of a request before it is tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Glance {
+    /// It is `MPI_REQUEST_NULL`.
+    Null,
+    /// It is one of a message in progress.
+    Pending,
+    /// It is to be tested.
+    Unknown,
+}
+
 fn done(status: Status, error: Option<Error>, general: Option<Box<General>>) -> Outcome {
     Outcome::Done {
         status,
@@ -205,16 +231,6 @@ impl Process {
         }
     }
 
-    /// Fails if a handle is none of a request: to be called before any of several is taken.
-    pub fn check_requests(&self, handles: &[usize]) -> Result<()> {
-        let others = handles
-            .iter()
-            .filter(|handle| ![abi::REQUEST_NULL, FINISHED].contains(handle));
-        others
-            .copied()
-            .try_for_each(|handle| self.requests.get(handle).map(drop))
-    }
-
     /// Has an operation complete in the background.
     pub fn abandon(&mut self, active: Active) {
         self.schedules.orphans.push(active);
@@ -226,10 +242,11 @@ impl Process {
         if active.status() == Some(Status::empty()) {
             return Ok(FINISHED);
         }
-        let request = match (active.pending(), active.status()) {
+        let request = match (active.pending(), &active.state) {
             (Some(pending), _) => Request::Message(pending),
-            (None, Some(status)) => Request::Received(status, active.communicator),
-            (None, None) => Request::of(Some(active), None, None),
+            (None, State::Done(status)) => Request::Received(*status, active.communicator),
+            (None, State::Schedule(at)) => Request::Collective(*at, active.communicator),
+            (None, _) => Request::of(Some(active), None, None),
         };
         self.requests.insert(request)
     }
@@ -322,11 +339,16 @@ impl Process {
         Ok(outcome)
     }
 
-    /// The same for a request of a simple message.
+    /// The same for a request of a simple message, or of a collective operation.
     #[inline]
     fn test_message(&mut self, handle: usize) -> Option<Outcome> {
         let result = match *self.requests.find(handle)? {
             Request::Received(status, _) => Ok(status),
+            Request::Collective(at, _) => match self.poll_schedule(at) {
+                Ok(None) => return Some(Outcome::Pending),
+                Ok(Some(status)) => Ok(status),
+                Err(error) => Err(error),
+            },
             // One from any source fails when a process is lost.
             Request::Message(pending) if !pending.from_any || self.endpoint.losses() == 0 => {
                 let op = pending.op;
@@ -448,27 +470,86 @@ impl Process {
         })
     }
 
-    /// Whether a request of a simple message is in progress; `false` says nothing. Makes no progress.
+    /// Tests a request. If it is one of a message in progress, and no other operations need progress, makes some that ends when the message is done. The status is empty unless it
+    /// is `wanted`.
     #[inline]
-    pub fn is_message_in_progress(&self, handle: usize) -> bool {
-        match self.requests.find(handle) {
-            Some(Request::Message(pending)) => {
+    pub fn test_one_message(&mut self, handle: usize, wanted: bool) -> Tested {
+        let pending = match self.requests.find(handle) {
+            Some(&Request::Message(pending)) => pending,
+            _ if handle == FINISHED => return Tested::Done(Status::empty()),
+            _ => return Tested::Unknown,
+        };
+        if self.endpoint.is_done(pending.op) {
+            let done = self.take_done_message(handle, wanted);
+            return done.map_or(Tested::Unknown, Tested::Done);
+        }
+        if !self.is_quiet() || (pending.from_any && self.endpoint.losses() != 0) {
+            return Tested::Unknown;
+        }
+        // Messages for which there is no receive yet stay where they are if it is the only request: the program receives them next.
+        let takes = match self.requests.len() {
+            1 => Takes::OneInTurn,
+            _ => Takes::Some,
+        };
+        let has_news = self.endpoint.poll_for(pending.op, takes, POLLS_OF_NEWS);
+        if !has_news || !self.endpoint.is_done(pending.op) {
+            return Tested::Pending;
+        }
+        let done = self.take_done_message(handle, wanted);
+        done.map_or(Tested::Unknown, Tested::Done)
+    }
+
+    /// Calls `ready`; if it returns nothing, makes some progress, and calls it again if anything has happened that it may see.
+    pub fn look_first<T>(
+        &mut self,
+        mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
+    ) -> Result<Waited<Option<T>>> {
+        if let Some(found) = ready(self)? {
+            return Ok(Waited::Done(Some(found)));
+        }
+        let (seen, is_quiet) = (self.endpoint.event_count(), self.is_quiet());
+        self.progress();
+        if let Some(call) = self.take_call() {
+            return Ok(Waited::Call(call));
+        }
+        match is_quiet && self.endpoint.event_count() == seen {
+            true => Ok(Waited::Done(None)),
+            false => ready(self).map(Waited::Done),
+        }
+    }
+
+    /// What is known of a request without a test; an error if the handle is none. Makes no progress.
+    #[inline]
+    pub fn glance(&self, handle: usize) -> Result<Glance> {
+        match handle {
+            abi::REQUEST_NULL => return Ok(Glance::Null),
+            FINISHED => return Ok(Glance::Unknown),
+            _ => {}
+        }
+        let is_in_progress = match self.requests.get(handle)? {
+            Request::Message(pending) => {
                 (!pending.from_any || self.endpoint.losses() == 0)
                     && !self.endpoint.is_done(pending.op)
             }
             _ => false,
-        }
+        };
+        Ok(match is_in_progress {
+            true => Glance::Pending,
+            false => Glance::Unknown,
+        })
     }
 
     /// The schedule of a request, if it is the only operation of this process that needs polls.
     fn only_schedule(&self, handle: usize) -> Option<u32> {
-        let Request::Other(other) = self.requests.find(handle)? else {
-            return None;
+        let at = match self.requests.find(handle)? {
+            Request::Collective(at, _) => *at,
+            Request::Other(other) => match other.active.as_ref()?.state {
+                State::Schedule(at) => at,
+                _ => return None,
+            },
+            Request::Message(_) | Request::Received(..) => return None,
         };
-        match other.active.as_ref()?.state {
-            State::Schedule(at) => self.waits_for_only(at).then_some(at),
-            _ => None,
-        }
+        self.waits_for_only(at).then_some(at)
     }
 
     /// The operation without which a request cannot be done, if it is one of a message.
@@ -518,7 +599,7 @@ impl Process {
                 held.forget();
                 return Some(Ok(status));
             }
-            Request::Other(_) => return None,
+            Request::Collective(..) | Request::Other(_) => return None,
         };
         let waited = self.wait_for_pending(pending)?;
         self.drop_request(handle);

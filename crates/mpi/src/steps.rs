@@ -60,9 +60,14 @@ pub struct Steps {
 impl Steps {
     /// No steps yet, for an operation on a communicator.
     pub(crate) fn on(communicator: usize) -> Self {
+        Self::in_list(Vec::with_capacity(USUAL), communicator)
+    }
+
+    /// The same in a list that is empty.
+    pub(crate) fn in_list(list: Vec<Step>, communicator: usize) -> Self {
         Self {
             communicator,
-            list: Vec::with_capacity(USUAL),
+            list,
             last: Vec::new(),
             rotation: (0, 0),
             described: Described::default(),

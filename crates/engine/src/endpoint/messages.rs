@@ -182,6 +182,27 @@ impl<M: Matcher> Endpoint<M> {
         self.check_process().is_ok() && self.progress()
     }
 
+    /// Makes progress, without waiting, in up to so many polls: until this operation is done, or nothing happens. Each poll delivers what `takes` says. Returns whether anything
+    /// has happened.
+    pub fn poll_for(&mut self, op: OpId, takes: Takes, polls: u32) -> bool {
+        if self.check_process().is_err() {
+            return false;
+        }
+        self.conversations.shared.takes = takes;
+        let mut any = false;
+        for _ in 0..polls {
+            if !self.progress() {
+                break;
+            }
+            any = true;
+            if self.is_done(op) {
+                break;
+            }
+        }
+        self.conversations.shared.takes = Takes::Some;
+        any
+    }
+
     /// The envelope of the message that a receive of this pattern would get now. The message stays.
     /// No progress is made.
     pub fn probe(&mut self, pattern: M::Pattern) -> Option<Envelope> {

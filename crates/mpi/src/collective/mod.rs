@@ -37,7 +37,6 @@ pub use reducing::Scan;
 pub(crate) use spreading::{broadcast_by_tree, ring};
 
 use crate::abi;
-use crate::buffer::temporary;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::steps::Steps;
@@ -71,9 +70,9 @@ impl Process {
     /// A barrier: in round k, each process sends to the one 2^k behind it and receives from the one 2^k before it.
     pub fn barrier(&mut self, communicator: usize) -> Result<Steps> {
         let (Place { rank, size }, rotation) = self.sites(communicator)?.all();
-        let mut steps = Steps::on(communicator).exact();
+        let mut steps = self.steps_on(communicator).exact();
         steps.rotate(rotation);
-        let nothing = temporary(0)?;
+        let nothing = self.schedules.no_bytes();
         let mut distance = 1;
         while distance < size {
             // Messages find their receives posted: all processes send at the same time.
@@ -83,6 +82,14 @@ impl Process {
             distance *= 2;
         }
         Ok(steps)
+    }
+
+    /// No steps yet, for an operation on a communicator, in the list of an operation that is over.
+    fn steps_on(&mut self, communicator: usize) -> Steps {
+        match self.schedules.take_list() {
+            Some(list) => Steps::in_list(list, communicator),
+            None => Steps::on(communicator),
+        }
     }
 
     /// The steps of a process that takes no part in an operation: none.

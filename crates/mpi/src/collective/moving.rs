@@ -90,7 +90,7 @@ impl Process {
         communicator: usize,
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
-        let mut steps = Steps::on(communicator).exact();
+        let mut steps = self.steps_on(communicator).exact();
         steps.described.root = root;
         if self.checks && root != abi::PROC_NULL {
             steps.described.data = Some(Data::of(buffer.datatype, buffer.count)?);
@@ -132,7 +132,7 @@ impl Process {
         communicator: usize,
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         steps.described.root = root;
         if self.checks {
             let (sent, expected) = match sites.is_root(root) {
@@ -177,7 +177,7 @@ impl Process {
         communicator: usize,
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         steps.described.root = root;
         if self.checks {
             let (sent, expected) = match sites.is_root(root) {
@@ -218,7 +218,7 @@ impl Process {
         communicator: usize,
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         if self.checks {
             let expected = of_ranks(Some(into), sites.own())?;
             let own = match from {
@@ -266,7 +266,7 @@ impl Process {
         if let Some(from) = from {
             from.check_apart(into)?;
         }
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         if self.checks {
             let expected = of_ranks(Some(into), sites.own())?;
             steps.exchanges(of_ranks(from.or(Some(into)), sites.own())?, expected);

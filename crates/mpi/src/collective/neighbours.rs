@@ -37,7 +37,7 @@ impl Process {
         communicator: usize,
     ) -> Result<Steps> {
         let all = self.neighbours(communicator)?;
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         if self.checks {
             let [sent, expected] = [from.data()?, into.data()?];
             let sent = in_order(&all.destinations)

@@ -47,7 +47,7 @@ impl Process {
     pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Steps> {
         let sites = self.sites(communicator)?;
         let place = sites.local;
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         of.describe(&mut steps, self.checks)?;
         if sites.remote.is_some() {
             inter::allreduce(&mut steps, sites, of)?;
@@ -69,7 +69,7 @@ impl Process {
     pub fn reduce(&mut self, of: &Reduction, root: i32, communicator: usize) -> Result<Steps> {
         let sites = self.sites(communicator)?;
         let place = sites.local;
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         of.describe(&mut steps, self.checks)?;
         steps.described.root = root;
         if let Some(remote) = sites.remote {
@@ -103,7 +103,7 @@ impl Process {
     ) -> Result<Steps> {
         let sites = self.sites(communicator)?;
         let place = sites.local;
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         of.describe(&mut steps, self.checks)?;
         if self.checks && sites.remote.is_none() {
             let part = |count: &u64| Data::of(&of.datatype, *count);
@@ -149,7 +149,7 @@ impl Process {
     /// A reduction over the ranks up to each process's, or before it.
     pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Steps> {
         let Place { rank, size } = self.place(communicator)?;
-        let mut steps = Steps::on(communicator);
+        let mut steps = self.steps_on(communicator);
         of.describe(&mut steps, self.checks)?;
         let is_last = rank + 1 == size;
         match kind {

@@ -181,7 +181,7 @@ impl Process {
         let found = self.communicator(communicator)?;
         let (rank, ranks) = (found.rank(), found.size());
         if let Some(from) = &from {
-            (0..ranks).try_for_each(|rank| check_apart(&from.block(rank), &into.block(rank)))?;
+            (0..ranks).try_for_each(|rank| from.check_apart(&into, rank))?;
             check_equal(from.len(rank), into.len(rank))?;
         }
         let call = Call::new(Function::Alltoallv, 0);

@@ -62,7 +62,7 @@ pub(crate) enum What {
         is_exclusive: bool,
     },
     /// Blocks whose lengths their senders and receivers know.
-    Uneven(Uneven),
+    Uneven(Box<Uneven>),
     /// Processes read each other's memory, wherever that lies.
     Reading(Box<Reading>),
     /// Nothing is moved, as that is done by messages then: the call is published, and compared with those that are published already.

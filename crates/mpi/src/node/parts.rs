@@ -2,10 +2,8 @@
 
 use std::ops::Range;
 
-use smallvec::SmallVec;
-
-/// Places in memory. Those of few ranks need no allocation.
-pub type Places = SmallVec<[Range<usize>; 8]>;
+/// Places in memory. Not beside their number in a value that is passed on and on: to move those of a few ranks several times takes longer than to allocate them once.
+pub type Places = Vec<Range<usize>>;
 
 /// Where the parts of memory lie that belong to each rank.
 #[derive(Debug, Clone)]
@@ -21,6 +19,7 @@ pub(crate) enum Parts {
 }
 
 impl Parts {
+    #[inline]
     pub(crate) fn range(&self, rank: u32) -> Range<usize> {
         let rank = rank as usize;
         match self {

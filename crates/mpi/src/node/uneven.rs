@@ -17,7 +17,7 @@ use causeway_sys::blocks::{Source, Target, copy_one};
 
 use super::area::{Area, BESIDE, CAPACITY};
 use super::parts::{Parts, Places};
-use crate::buffer::OwnedBuffer;
+use crate::buffer::{OwnedBuffer, check_begin};
 use crate::error::Result;
 
 /// The length of a block that its sender sends by a message; the other one is that in a packet of several blocks.
@@ -133,6 +133,17 @@ impl Side {
     pub(super) fn len(&self, rank: u32) -> usize {
         self.parts.range(rank).len()
     }
+
+    /// The address of a rank's block, and its length.
+    fn whereabouts(&self, rank: u32) -> (usize, usize) {
+        let range = self.parts.range(rank);
+        (self.memory.as_ptr() as usize + range.start, range.len())
+    }
+
+    /// Fails if a rank's block here is where its block of the other side is.
+    pub(super) fn check_apart(&self, other: &Self, rank: u32) -> Result<()> {
+        check_begin(self.whereabouts(rank), other.whereabouts(rank))
+    }
 }
 
 /// A block that is longer than its receiver expects.
@@ -197,14 +208,14 @@ impl Uneven {
         root: Option<u32>,
         from: Option<Side>,
         into: Option<Side>,
-    ) -> Self {
-        Self {
+    ) -> Box<Self> {
+        Box::new(Self {
             kind,
             root,
             from,
             into,
             left: Left::NONE,
-        }
+        })
     }
 
     /// What is left to messages once its phase is over.

@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::matching::MpiPattern;
 use crate::node::operation::Agreed;
 use crate::operation;
-use crate::process::{Active, FOR_EVER, Process};
+use crate::process::{Active, FOR_EVER, Process, State};
 use crate::status::Status;
 use crate::steps::{Step, Steps};
 
@@ -150,26 +150,38 @@ impl Looks {
     }
 }
 
+/// Schedules that are over, and lists of steps, of which a process keeps so many, for later operations: short operations would spend a quarter of their time in the allocator.
+const MOST_KEPT: usize = 16;
+/// The longest such list.
+const LONGEST_KEPT: usize = 64;
+
 /// All schedules of a process.
 #[derive(Debug)]
 pub(crate) struct Schedules {
     /// The queue in which their sends and receives complete.
     queue: Queue,
     places: Slab<Option<Box<Schedule>>>,
+    /// Memory of schedules that are over.
+    #[expect(clippy::vec_box, reason = "each goes back to a place as it is")]
+    spare: Vec<Box<Schedule>>,
+    /// Lists of their steps, empty.
+    lists: Vec<Vec<Step>>,
+    /// What messages without data consist of.
+    no_bytes: Memory,
     calls: Vec<Call>,
     /// Operations whose requests were freed.
     pub(crate) orphans: Vec<Active>,
 }
 
 impl Schedule {
-    fn new(steps: Steps, among: Among, is_kept: bool) -> Box<Self> {
+    fn new(steps: Steps, among: Among, is_kept: bool) -> Self {
         let Among {
             channel,
             context,
             tag,
             peers,
         } = among;
-        Box::new(Self {
+        Self {
             communicator: steps.communicator,
             is_exact: steps.is_exact,
             is_last: steps.is_last,
@@ -191,7 +203,7 @@ impl Schedule {
             error: None,
             is_done: false,
             is_kept,
-        })
+        }
     }
 }
 
@@ -200,6 +212,9 @@ impl Schedules {
         Self {
             queue,
             places: Slab::default(),
+            spare: Vec::new(),
+            lists: Vec::new(),
+            no_bytes: Memory::zeroed(0),
             calls: Vec::new(),
             orphans: Vec::new(),
         }
@@ -229,12 +244,46 @@ impl Schedules {
         schedule.map_or(&[], |schedule| &schedule.pending)
     }
 
-    fn add(&mut self, schedule: Box<Schedule>) -> u32 {
+    fn add(&mut self, steps: Steps, among: Among, is_kept: bool) -> u32 {
+        let schedule = match self.spare.pop() {
+            Some(mut spare) => {
+                *spare = Schedule::new(steps, among, is_kept);
+                spare
+            }
+            None => Box::new(Schedule::new(steps, among, is_kept)),
+        };
         self.places.insert(Some(schedule))
     }
 
     fn remove(&mut self, at: u32) {
-        self.places.remove(at);
+        let Some(Some(mut schedule)) = self.places.remove(at) else {
+            return;
+        };
+        let mut list = std::mem::take(&mut schedule.steps);
+        // The program's memory is released.
+        list.clear();
+        if self.lists.len() < MOST_KEPT && list.capacity() <= LONGEST_KEPT {
+            self.lists.push(list);
+        }
+        if self.spare.len() < MOST_KEPT && schedule.agreed.is_none() && schedule.notice.is_none() {
+            self.spare.push(schedule);
+        }
+    }
+
+    /// An empty list for steps, if one is kept.
+    pub(crate) fn take_list(&mut self) -> Option<Vec<Step>> {
+        self.lists.pop()
+    }
+
+    /// Memory for messages without data.
+    pub(crate) fn no_bytes(&self) -> Memory {
+        self.no_bytes.clone()
+    }
+
+    /// Whether a schedule is done, without an error.
+    fn has_succeeded(&self, at: u32) -> bool {
+        let schedule = self.get(at);
+        schedule.is_some_and(|schedule| schedule.is_done && schedule.error.is_none())
     }
 
     /// The schedule at a place.
@@ -344,7 +393,22 @@ impl Process {
         Ok(Active::of_schedule(at, communicator))
     }
 
-    /// The same for a part of the program's call of this name. In the checking mode, all parts of a call are described alike, but processes of builds that describe them as the
+    /// The same for a call of the program's. An operation without an error that is done at once keeps nothing.
+    pub fn begin_call(&mut self, steps: Steps) -> Result<Active> {
+        let active = self.begin(steps)?;
+        match active.state {
+            State::Schedule(at) if self.schedules.has_succeeded(at) => {
+                let status = self.poll_schedule(at)?;
+                Ok(Active::done(
+                    status.unwrap_or(Status::empty()),
+                    active.communicator,
+                ))
+            }
+            _ => Ok(active),
+        }
+    }
+
+    /// Starts a part of the program's call of this name. In the checking mode, all parts of a call are described alike, but processes of builds that describe them as the
     /// operations that they are need the same from the others.
     pub(crate) fn begin_part(&mut self, steps: Steps, name: &'static str) -> Result<Active> {
         let group = self.communicator(steps.communicator)?.group();
@@ -374,13 +438,13 @@ impl Process {
         if self.checks {
             self.prepend_comparison(&mut steps)?;
         }
-        Ok(self.schedules.add(Schedule::new(steps, among, is_kept)))
+        Ok(self.schedules.add(steps, among, is_kept))
     }
 
     /// Starts steps among processes that have no communicator. Errors are those of the communicator of the steps.
     pub(crate) fn begin_among(&mut self, steps: Steps, among: Among) -> Active {
         let communicator = steps.communicator;
-        let at = self.schedules.add(Schedule::new(steps, among, false));
+        let at = self.schedules.add(steps, among, false);
         self.advance(at);
         Active::of_schedule(at, communicator)
     }
