@@ -19,7 +19,7 @@ use super::call::Call;
 use super::call_error::{CallError, take_reply, unexpected_reply};
 use super::connection::Client;
 use super::file::File;
-use super::open_datafile::OpenDatafile;
+use super::open_datafile::{Known, OpenDatafile};
 use super::rpc::Rpc;
 use super::transfer::{IoKind, IoList, Planned, have_sums, plan_share};
 use crate::cutter::Cutter;
@@ -45,34 +45,38 @@ struct DirectPart {
 }
 
 impl Client {
-    /// Opens the datafiles of a file, the first time. Returns whether any is open.
-    pub(super) fn open_datafiles(
+    /// Whether a file is long enough for its datafiles to be opened, and one of them is open, or may be found to be.
+    pub(super) fn may_read_directly(file: &File) -> bool {
+        file.node.attributes.size >= LEAST_FILE_BYTES && file.datafiles.may_be_open()
+    }
+
+    /// Opens the datafiles at these positions whose servers were not asked yet. `false` if the file was truncated meanwhile, which `file` then shows.
+    fn open_datafiles(
         &mut self,
         file: &mut File,
         distribution: &Distribution,
+        positions: impl Iterator<Item = usize>,
     ) -> Result<bool, CallError> {
-        if file.node.attributes.size < LEAST_FILE_BYTES {
+        let is_asked = |position: &usize| !matches!(file.datafiles.at(*position), Known::NotAsked);
+        let positions: Vec<usize> = positions.filter(|position| !is_asked(position)).collect();
+        let servers = self.servers_at(distribution, positions.iter().copied())?;
+        let object = file.node.object;
+        let find = |server: &usize| Call::query(*server, Operation::FindDescriptor { object });
+        let replies = self.rpc.call_all(servers.iter().map(find).collect());
+        let replies = replies.into_iter().map(|reply| match reply {
+            Err(error) if is_of_earlier_build(&error) => Ok(ReplyBody::Descriptor(None)),
+            reply => reply,
+        });
+        let Some(replies) = self.unless_missing(file, replies.collect())? else {
             return Ok(false);
+        };
+        for ((position, server), reply) in positions.into_iter().zip(servers).zip(replies) {
+            let found = take_reply!(reply, ReplyBody::Descriptor(found) => found)?;
+            let opened = found.and_then(|found| self.open_datafile(server, found));
+            let known = opened.map_or(Known::NotHere, |opened| Known::Open(Arc::new(opened)));
+            file.datafiles.set(position, known);
         }
-        if file.datafiles.is_none() {
-            let object = file.node.object;
-            let servers = self.io_servers(distribution)?;
-            let calls = self.query_each(distribution, |_| Operation::FindDescriptor { object })?;
-            let replies = servers.into_iter().zip(self.rpc.call_all(calls));
-            let mut found = Vec::with_capacity(distribution.servers.len());
-            for (server, reply) in replies {
-                let descriptor = match reply {
-                    // An earlier build.
-                    Err(error) if error.errno == Errno::EOPNOTSUPP => None,
-                    reply => take_reply!(reply?, ReplyBody::Descriptor(found) => found)?,
-                };
-                let datafile = descriptor.and_then(|found| self.open_datafile(server, found));
-                found.push(datafile.map(Arc::new));
-            }
-            file.datafiles = Some(found);
-        }
-        let mut found = file.datafiles.iter().flatten();
-        Ok(found.any(Option::is_some))
+        Ok(true)
     }
 
     fn open_datafile(&mut self, server: usize, found: FileDescriptor) -> Option<OpenDatafile> {
@@ -93,13 +97,16 @@ impl Client {
         list: IoList<'_>,
     ) -> Result<Option<Vec<Planned>>, CallError> {
         let object = file.node.object;
+        let positions = planned.iter().map(|planned| planned.position);
+        if !self.open_datafiles(file, distribution, positions)? {
+            return Ok(None);
+        }
         let mut left = Vec::with_capacity(planned.len());
         let mut parts = Vec::with_capacity(planned.len());
         for planned in planned {
             let position = planned.position;
-            let datafile = file.datafiles.iter().flatten().nth(position);
-            let (Some(datafile), Some(region)) =
-                (datafile.cloned().flatten(), whole_blocks(&planned.share))
+            let (Known::Open(datafile), Some(region)) =
+                (file.datafiles.at(position), whole_blocks(&planned.share))
             else {
                 left.push(planned);
                 continue;
@@ -139,7 +146,14 @@ impl Client {
                 done.borrow_mut()[index] = Some(part.read(list.memory, sums, binding));
             }
         };
-        let replies = self.rpc.call_all_each(calls, &mut take);
+        let mut replies = self.rpc.call_all_each(calls, &mut take);
+        for (part, reply) in parts.iter().zip(&mut replies) {
+            // The server was replaced by one that sends no sums.
+            if reply.as_ref().is_err_and(is_of_earlier_build) {
+                file.datafiles.set(part.position, Known::NotHere);
+                *reply = Ok(nothing_read());
+            }
+        }
         let Some(replies) = self.unless_missing(file, replies)? else {
             return Ok(None);
         };
@@ -191,6 +205,23 @@ impl DirectPart {
             done += len;
         }
         done
+    }
+}
+
+/// Whether a server does not know a request, which later builds do.
+fn is_of_earlier_build(error: &CallError) -> bool {
+    error.errno == Errno::EOPNOTSUPP
+}
+
+/// The reply of a server that sends no sums.
+fn nothing_read() -> ReplyBody {
+    ReplyBody::Transferred {
+        bytes: 0,
+        size: 0,
+        copy_us: 0,
+        storage_us: 0,
+        inline: Vec::new(),
+        sums: Vec::new(),
     }
 }
 

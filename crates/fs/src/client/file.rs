@@ -21,8 +21,8 @@ pub struct File {
     /// The changes that no fsync has made durable.
     pub(super) unsynced: Unsynced,
     pub(super) held: Option<Arc<Held>>,
-    /// The datafiles that this process has open, once it has asked for them.
-    pub(super) datafiles: Option<Datafiles>,
+    /// The datafiles that this process has open.
+    pub(super) datafiles: Datafiles,
 }
 
 /// How [`Client::create`](super::Client::create) makes a file.
@@ -69,7 +69,7 @@ impl File {
             opened_content: None,
             unsynced: Unsynced::default(),
             held: None,
-            datafiles: None,
+            datafiles: Datafiles::default(),
         }
     }
 

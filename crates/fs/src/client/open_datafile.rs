@@ -35,8 +35,39 @@ impl Drop for Place {
     }
 }
 
-/// The datafiles of a file that are open, by their positions in its distribution.
-pub(super) type Datafiles = Vec<Option<Arc<OpenDatafile>>>;
+/// A datafile of a file, as far as this process knows.
+#[derive(Debug, Clone)]
+pub(super) enum Known {
+    /// Its server was not asked yet.
+    NotAsked,
+    /// It cannot be opened here.
+    NotHere,
+    /// It is open.
+    Open(Arc<OpenDatafile>),
+}
+
+/// The datafiles of a file, by their positions in its distribution.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Datafiles(Vec<Known>);
+
+impl Datafiles {
+    pub(super) fn at(&self, position: usize) -> Known {
+        self.0.get(position).cloned().unwrap_or(Known::NotAsked)
+    }
+
+    pub(super) fn set(&mut self, position: usize, known: Known) {
+        if self.0.len() <= position {
+            self.0.resize(position + 1, Known::NotAsked);
+        }
+        self.0[position] = known;
+    }
+
+    /// Whether one is open, or may be found to be.
+    pub(super) fn may_be_open(&self) -> bool {
+        let is_here = |known: &Known| !matches!(known, Known::NotHere);
+        self.0.is_empty() || self.0.iter().any(is_here)
+    }
+}
 
 /// A datafile that is open for reading. Nothing says that what is read is the file's content: the reader compares it with sums.
 #[derive(Debug)]

@@ -109,7 +109,7 @@ impl Client {
         };
         let mut is_whole = true;
         let mut behind_end = false;
-        let timed = self.begin_long_read(file, distribution, inside)?;
+        let timed = self.begin_long_read(file, distribution, inside);
         let way = timed.as_ref().map_or(&Way::Straight, |timed| &timed.way);
         let most = match way {
             Way::Straight => ROUND_BYTES,
@@ -149,26 +149,27 @@ impl Client {
     /// Begins a read of datafiles, and decides which way it takes. `None` if it can go straight to its memory only.
     fn begin_long_read(
         &mut self,
-        file: &mut File,
+        file: &File,
         distribution: &Distribution,
         list: IoList<'_>,
-    ) -> Result<Option<TimedRead>, CallError> {
+    ) -> Option<TimedRead> {
         let is_mapped = |memory: &Memory| memory.object().is_some();
         if list.len() < LEAST_BYTES || list.memory.iter().any(is_mapped) {
-            return Ok(None);
+            return None;
         }
         let (mut any, servers) = (None, distribution.servers.len());
-        for server in self.io_servers(distribution)? {
-            let addr = self.rpc.addr(server)?;
+        for position in 0..servers {
+            let server = self.io_server(distribution, position).ok()?;
+            let addr = self.rpc.addr(server).ok()?;
             if self.rpc.bmi().method(addr) != Some("shm") {
-                return Ok(None);
+                return None;
             }
             any = Some(addr);
         }
-        let may_be_direct = self.open_datafiles(file, distribution)?;
+        let may_be_direct = Self::may_read_directly(file);
         let (long_reads, bmi) = (&mut self.long_reads, self.rpc.bmi());
         let allocate = || any.and_then(|addr| bmi.memalloc(addr, BUFFER_BYTES as usize).ok());
-        Ok(long_reads.begin((list.len(), servers), may_be_direct, allocate))
+        long_reads.begin((list.len(), servers), may_be_direct, allocate)
     }
 
     /// Reads from the datafiles. Returns whether any byte lay behind a datafile's end, or `None` if the file was truncated

@@ -363,7 +363,7 @@ impl Loop {
         idle: Duration,
         completions: &mut Vec<Completion>,
     ) -> Result<(), String> {
-        if self.busy() == 0 && std::mem::take(&mut self.clients_copy) {
+        if !idle.is_zero() && self.busy() == 0 && std::mem::take(&mut self.clients_copy) {
             self.bmi.expect_nothing_soon();
         }
         if takes_more {

@@ -303,3 +303,31 @@ fn what_replaces_a_file_is_read_by_those_who_open_it_then() {
         other.unlink(b"/f").unwrap();
     }
 }
+
+#[test]
+fn a_long_read_asks_no_server_whose_bytes_it_does_not_need() {
+    let fixture = Fixture::start(&four_servers());
+    let content = pattern(10, 8 << 20);
+    made(&mut fixture.client(), &content);
+    // Whichever server has the first strip.
+    for way in WAYS {
+        let mut client = client(&fixture, way);
+        let mut file = client.open(b"/f").unwrap();
+        // It connects with all servers.
+        client
+            .read_at(&mut file, 0, &mut vec![0; content.len()])
+            .unwrap();
+        let mut strip = vec![0; 64 << 10];
+        let mut replied = 0;
+        for server in 1..=4 {
+            let pid = fixture.cluster.pid(server).unwrap();
+            halt(pid);
+            client.limit(Duration::from_millis(300));
+            let mut file = client.open(b"/f").unwrap();
+            replied += u32::from(client.read_at(&mut file, 0, &mut strip).is_ok());
+            client.limit(Duration::MAX);
+            signal(pid, Signal::CONT);
+        }
+        assert_eq!(replied, 3, "{way:?}");
+    }
+}
