@@ -194,8 +194,27 @@ impl Process {
         Ok(())
     }
 
-    /// The status of a started partitioned message, once it is done.
-    pub(crate) fn poll_partitioned(&mut self, at: u32) -> Result<Option<Status>> {
+    /// Whether a started receive of partitions has yet to learn how its sender has divided the message.
+    #[inline]
+    pub(crate) fn awaits_descriptions(&self) -> bool {
+        let mut all = self.partitioned.iter().flatten();
+        all.any(|it| it.is_started && !it.is_send && it.description_send.is_some())
+    }
+
+    /// Posts the receives of messages whose senders have described them: the program may wait for something else, which comes only once a sender is
+    /// rid of its partitions.
+    pub(crate) fn take_descriptions(&mut self) {
+        for at in 0..self.partitioned.len() as u32 {
+            if let Err(error) = self.take_description(at)
+                && let Ok(it) = self.partitioned_at(at)
+            {
+                it.error.get_or_insert(error);
+            }
+        }
+    }
+
+    /// Takes the description of a message, if it has come, and posts the receives of a started one.
+    fn take_description(&mut self, at: u32) -> Result<()> {
         if let Some(op) = self.partitioned_at(at)?.description_send
             && let Some(done) = self.endpoint.take(op)?
         {
@@ -213,6 +232,12 @@ impl Process {
                 self.discard_messages(at)?;
             }
         }
+        Ok(())
+    }
+
+    /// The status of a started partitioned message, once it is done.
+    pub(crate) fn poll_partitioned(&mut self, at: u32) -> Result<Option<Status>> {
+        self.take_description(at)?;
         let pending = std::mem::take(&mut self.partitioned_at(at)?.pending);
         for (op, message) in pending {
             let done = self.endpoint.take(op)?;

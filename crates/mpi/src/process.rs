@@ -82,6 +82,8 @@ pub struct Process {
     pub(crate) has_finished: bool,
     /// It has waited, and nothing has come for some time: operations look why.
     pub(crate) is_idle: bool,
+    /// Calls that have looked at several requests.
+    pub(crate) looks: u32,
 }
 
 /// The result of a wait.
@@ -253,6 +255,7 @@ impl Process {
             has_threads: false,
             has_finished: false,
             is_idle: false,
+            looks: 0,
         })
     }
 
@@ -363,6 +366,9 @@ impl Process {
         if self.ports.are_asked() {
             self.take_calls();
         }
+        if self.awaits_descriptions() {
+            self.take_descriptions();
+        }
     }
 
     /// Waits until an operation is done, or a function of the program must be called.
@@ -452,15 +458,6 @@ impl Process {
         !self.requests.is_empty() || !self.is_quiet()
     }
 
-    /// Whether no operation in progress needs more than the awaited one.
-    #[inline]
-    pub(crate) fn is_quiet(&self) -> bool {
-        self.schedules.is_empty()
-            && !self.buffers.has_any()
-            && self.windows.are_quiet()
-            && !self.ports.are_asked()
-    }
-
     /// Waits until `ready` returns a value. It is called again after each event, and makes no progress itself.
     pub fn wait_for_news<T>(
         &mut self,
@@ -473,6 +470,7 @@ impl Process {
                 Waited::Done(None) | Waited::NotYet(_) => Waited::NotYet(None),
             });
         }
+        self.progress_now_and_then();
         self.wait_and_look(false, &mut ready)
     }
 

@@ -172,6 +172,9 @@ pub enum Outcome {
     },
 }
 
+/// Calls that look at several requests between two that make progress first.
+const LOOKS_PER_PROGRESS: u32 = 16;
+
 /// What a test of a request has found, if it is one of a message.
 #[derive(Debug, Clone, Copy)]
 pub enum Tested {
@@ -499,11 +502,31 @@ impl Process {
         done.map_or(Tested::Unknown, Tested::Done)
     }
 
+    /// Whether no operation in progress needs more than the awaited one.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.schedules.is_empty()
+            && !self.buffers.has_any()
+            && self.windows.are_quiet()
+            && !self.ports.are_asked()
+            && !self.awaits_descriptions()
+    }
+
+    /// Makes progress in one of some calls: a program that always finds a request that is done, or has none in progress, would otherwise never learn
+    /// that others are (MPI 5.0 §3.7.5, fairness).
+    pub(crate) fn progress_now_and_then(&mut self) {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS_PER_PROGRESS) {
+            self.progress();
+        }
+    }
+
     /// Calls `ready`; if it returns nothing, makes some progress, and calls it again if anything has happened that it may see.
     pub fn look_first<T>(
         &mut self,
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<Option<T>>> {
+        self.progress_now_and_then();
         if let Some(found) = ready(self)? {
             return Ok(Waited::Done(Some(found)));
         }
