@@ -147,11 +147,12 @@ impl Client {
             }
         };
         let mut replies = self.rpc.call_all_each(calls, &mut take);
-        for (part, reply) in parts.iter().zip(&mut replies) {
+        for (index, reply) in replies.iter_mut().enumerate() {
             // The server was replaced by one that sends no sums.
             if reply.as_ref().is_err_and(is_of_earlier_build) {
-                file.datafiles.set(part.position, Known::NotHere);
-                *reply = Ok(nothing_read());
+                file.datafiles.set(parts[index].position, Known::NotHere);
+                done.borrow_mut()[index] = Some(0);
+                *reply = Ok(ReplyBody::Done);
             }
         }
         let Some(replies) = self.unless_missing(file, replies)? else {
@@ -211,18 +212,6 @@ impl DirectPart {
 /// Whether a server does not know a request, which later builds do.
 fn is_of_earlier_build(error: &CallError) -> bool {
     error.errno == Errno::EOPNOTSUPP
-}
-
-/// The reply of a server that sends no sums.
-fn nothing_read() -> ReplyBody {
-    ReplyBody::Transferred {
-        bytes: 0,
-        size: 0,
-        copy_us: 0,
-        storage_us: 0,
-        inline: Vec::new(),
-        sums: Vec::new(),
-    }
 }
 
 /// The whole blocks of a share that is one region.

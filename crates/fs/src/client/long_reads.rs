@@ -27,6 +27,7 @@ pub(super) const PART_BYTES: u64 = 1 << 20;
 pub(super) const LEAST_BYTES: u64 = 64 << 10;
 /// Up to this many bytes reads are short; the choice is made separately for short and long ones.
 const SHORT_BYTES: u64 = 1 << 20;
+
 /// A way that long reads take. See `docs/io-engine.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LongReadWay {
