@@ -34,7 +34,7 @@ pub struct Client {
     /// The connection with the metadata server on which clients can ask whether they still have
     /// their append locks.
     pub(super) append_locks_known: Option<ConnectionId>,
-    /// How it reads into ordinary memory, once it has read enough for that to matter.
+    /// How it reads much into ordinary memory on the servers' host.
     pub(super) long_reads: LongReads,
 }
 

@@ -3,7 +3,7 @@
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -329,5 +329,45 @@ fn a_long_read_asks_no_server_whose_bytes_it_does_not_need() {
             signal(pid, Signal::CONT);
         }
         assert_eq!(replied, 3, "{way:?}");
+    }
+}
+
+/// Bytes that this thread has read by system calls.
+fn read_by_this_thread() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/io").unwrap();
+    let read = text.lines().find_map(|line| line.strip_prefix("rchar: "));
+    read.unwrap().parse().unwrap()
+}
+
+/// The open files of this process below a directory.
+fn open_below(directory: &Path) -> usize {
+    let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let targets = all.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+    targets
+        .filter(|target| target.starts_with(directory))
+        .count()
+}
+
+#[test]
+fn direct_reads_are_of_the_datafiles_which_are_open_as_long_as_their_file() {
+    let fixture = Fixture::start(&four_servers());
+    let directory = fixture.config_file().parent().unwrap().to_owned();
+    let content = pattern(11, 8 << 20);
+    made(&mut fixture.client(), &content);
+    for way in [LongReadWay::Straight, LongReadWay::Direct] {
+        let mut client = client(&fixture, Some(way));
+        let mut file = client.open(b"/f").unwrap();
+        let mut into = vec![0; content.len()];
+        // It connects with all servers first; until then it does not know that they are on this host.
+        client.read_at(&mut file, 0, &mut into).unwrap();
+        let before = read_by_this_thread();
+        client.read_at(&mut file, 0, &mut into).unwrap();
+        let is_read_here = read_by_this_thread() - before >= content.len() as u64;
+        assert!(into == content);
+        let is_direct = way == LongReadWay::Direct;
+        assert_eq!(is_read_here, is_direct, "{way:?}");
+        assert_eq!(open_below(&directory), if is_direct { 4 } else { 0 });
+        drop(file);
+        assert_eq!(open_below(&directory), 0);
     }
 }

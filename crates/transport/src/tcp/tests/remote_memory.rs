@@ -2,7 +2,7 @@
 
 use super::support::*;
 use crate::error::{PeerError, TransferError};
-use crate::method::{Access, Direction, Method, Registration};
+use crate::method::{Access, Direction, Method, Peer, Registration};
 use crate::tcp::{Liveness, TcpConfig};
 use causeway_sys::memory::{Memory, with_foreign_read_only};
 use std::time::{Duration, Instant};
@@ -493,11 +493,8 @@ fn nor_one_whose_socket_is_full_all_the_while() {
     put_while_the_peer_computes(64);
 }
 
-#[test]
-fn what_arrives_while_this_side_computes_is_found_before_its_peer_is_given_up() {
-    let mut config = plain();
-    config.liveness_timeout = Duration::from_millis(300);
-    let (mut client, mut server, peer) = pair(config, plain());
+/// Has the client ask for some of the server's memory, which is returned.
+fn begin_get(client: &mut Node, server: &mut Node, peer: Peer) -> Memory {
     let back = server.seen.ups[0];
     let theirs = Memory::zeroed(100);
     let region = server
@@ -507,6 +504,15 @@ fn what_arrives_while_this_side_computes_is_found_before_its_peer_is_given_up() 
     let get = transfer(Direction::Get, &[Memory::zeroed(100)], &[region], None, 5);
     client.tcp.transfer(peer, get).unwrap();
     client.poll();
+    theirs
+}
+
+#[test]
+fn what_arrives_while_this_side_computes_is_found_before_its_peer_is_given_up() {
+    let mut config = plain();
+    config.liveness_timeout = Duration::from_millis(300);
+    let (mut client, mut server, peer) = pair(config, plain());
+    let _theirs = begin_get(&mut client, &mut server, peer);
     for_a_while(&mut [&mut server], 1000);
     // The connection is not read before the time is looked at.
     client.tcp.tick(Instant::now(), &mut client.seen);
@@ -605,14 +611,7 @@ fn a_host_that_vanishes_with_a_packet_on_its_way_is_given_up() {
 fn a_process_that_returns_and_sends_does_not_give_its_peer_up() {
     let (mut client, mut server, peer) = pair(watching_hosts(), watching_hosts());
     let back = server.seen.ups[0];
-    let theirs = Memory::zeroed(100);
-    let region = server
-        .tcp
-        .grant(back, &theirs, Registration::NONE, Access::Read)
-        .unwrap();
-    let get = transfer(Direction::Get, &[Memory::zeroed(100)], &[region], None, 5);
-    client.tcp.transfer(peer, get).unwrap();
-    client.poll();
+    let _theirs = begin_get(&mut client, &mut server, peer);
     for _ in 0..4 {
         // Both compute.
         std::thread::sleep(Duration::from_millis(700));
@@ -636,15 +635,7 @@ fn a_probe_leaves_when_it_is_due() {
     let mut config = plain();
     config.liveness_timeout = Duration::from_millis(300);
     let (mut client, mut server, peer) = pair(config, plain());
-    let back = server.seen.ups[0];
-    let theirs = Memory::zeroed(100);
-    let region = server
-        .tcp
-        .grant(back, &theirs, Registration::NONE, Access::Read)
-        .unwrap();
-    let get = transfer(Direction::Get, &[Memory::zeroed(100)], &[region], None, 5);
-    client.tcp.transfer(peer, get).unwrap();
-    client.poll();
+    let _theirs = begin_get(&mut client, &mut server, peer);
     std::thread::sleep(Duration::from_millis(150));
     client.tcp.tick(Instant::now(), &mut client.seen);
     let state = client.tcp.slots.get(peer).unwrap();
