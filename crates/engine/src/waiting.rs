@@ -241,6 +241,12 @@ impl Policy {
         self.clock.countdown == 0
     }
 
+    /// Whether the clock is to be read at the next progress call.
+    #[inline]
+    pub(crate) fn is_call_due(&self) -> bool {
+        self.clock.countdown == 1
+    }
+
     /// Notes a reading of the clock, and decides when to read it next. Returns whether to tick.
     pub(crate) fn clock_read(&mut self, now: Instant) -> bool {
         let clock = &mut self.clock;

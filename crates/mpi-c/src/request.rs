@@ -127,12 +127,17 @@ pub(crate) unsafe fn request_get_status(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    let outcome = at_once(|process| process.test(request, true).map(Some))?;
+    let outcome = look_first(|process| match process.glance(request)? {
+        Glance::Pending => Ok(None),
+        Glance::Null | Glance::Unknown => match process.test(request, true)? {
+            Outcome::Pending => Ok(None),
+            outcome => Ok(Some(outcome)),
+        },
+    })?;
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
-        let outcome = outcome.unwrap_or(Outcome::Pending);
-        flag.write((!matches!(outcome, Outcome::Pending)).into());
-        settle(outcome, &mut { request }, status)
+        flag.write(outcome.is_some().into());
+        settle(outcome.unwrap_or(Outcome::Pending), &mut { request }, status)
     }
 }
 

@@ -374,6 +374,12 @@ pub trait Method: Send {
     /// bounded amount of work, fairly among peers.
     fn poll(&mut self, now: Instant, sink: &mut dyn Sink) -> bool;
 
+    /// Whether a poll at this time would find nothing, where that is known sooner than a poll takes. The look counts as a poll: whatever polls check now and then
+    /// happens as often. `false`: the caller has to poll.
+    fn finds_nothing(&mut self, _now: Instant) -> bool {
+        false
+    }
+
     /// Polls at most `most` times, until something happens: for a caller that waits. Each of the
     /// polls may check less than [`Method::poll`] does, as long as arrivals are found.
     fn spin(&mut self, now: Instant, sink: &mut dyn Sink, most: u32) -> bool {

@@ -179,13 +179,13 @@ impl<M: Matcher> Endpoint<M> {
 
     /// Makes progress, without waiting. Returns whether anything happened.
     pub fn poll(&mut self) -> bool {
-        self.check_process().is_ok() && self.progress()
+        self.check_process().is_ok() && !self.finds_nothing() && self.progress()
     }
 
     /// Makes progress, without waiting, in up to so many polls: until this operation is done, or nothing happens. Each poll delivers what `takes` says. Returns whether anything
     /// has happened.
     pub fn poll_for(&mut self, op: OpId, takes: Takes, polls: u32) -> bool {
-        if self.check_process().is_err() {
+        if self.check_process().is_err() || self.finds_nothing() {
             return false;
         }
         self.conversations.shared.takes = takes;

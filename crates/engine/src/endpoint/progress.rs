@@ -50,6 +50,30 @@ impl<M: Matcher> Endpoint<M> {
         }
     }
 
+    /// Whether a poll would find nothing and have nothing to do, where that is known sooner than a poll takes. The look counts as a poll.
+    #[inline(always)]
+    pub(super) fn finds_nothing(&mut self) -> bool {
+        let Some(method) = self.methods.only else {
+            return false;
+        };
+        let conversations = &self.conversations;
+        let has_work = conversations.wants_time()
+            || conversations.has_offers()
+            || conversations.has_work()
+            || conversations.shared.wants_flush;
+        if has_work || self.policy.is_call_due() {
+            return false;
+        }
+        let now = self.methods.now();
+        let slot = &mut self.methods.slots[method];
+        let finds_nothing = slot.method.finds_nothing(now);
+        if finds_nothing {
+            slot.polled(false);
+            self.policy.count_call();
+        }
+        finds_nothing
+    }
+
     /// Polls the methods once; returns whether anything happened.
     #[inline]
     pub(super) fn progress(&mut self) -> bool {

@@ -48,7 +48,7 @@ macro_rules! conformance {
                 packets: keep_their_order, of_every_size_arrive, too_large_are_refused,
                     are_held_back_by_a_receiver_that_does_not_poll, flow_both_ways_at_once,
                     of_a_quiet_peer_are_not_starved, of_many_peers, to_oneself,
-                    of_a_poll_are_bounded, to_several_peers_at_once, that_are_not_held_need_no_poll;
+                    of_a_poll_are_bounded, to_several_peers_at_once, that_are_not_held_need_no_poll, are_not_missed_by_looks;
                 transfers: move_every_byte_both_ways, with_mismatched_fragments,
                     of_thousands_of_fragments, of_many_megabytes, of_nothing_complete,
                     of_unequal_lengths_fail, started_by_the_accepting_side,

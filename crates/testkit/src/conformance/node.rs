@@ -135,6 +135,7 @@ pub struct Node<M: Method> {
     pub seen: Seen,
     next_token: Token,
     ticked: Instant,
+    looks_first: bool,
 }
 
 impl<M: Method> Node<M> {
@@ -145,15 +146,17 @@ impl<M: Method> Node<M> {
             seen: Seen::default(),
             next_token: 1,
             ticked: Instant::now(),
+            looks_first: false,
         }
     }
 
-    /// A node that listens, and where.
+    /// A node that listens, and where. It polls only if [`Method::finds_nothing`] does not show that this would be in vain.
     ///
     /// # Panics
     /// If it cannot.
     pub fn listening(factory: &impl Factory<Method = M>) -> (Self, Address) {
         let mut node = Self::new(factory.method());
+        node.looks_first = true;
         let address = node.listen(&factory.address());
         (node, address)
     }
@@ -218,7 +221,9 @@ impl<M: Method> Node<M> {
 
     /// One poll, and a tick when it is time; returns whether anything happened.
     pub fn step(&mut self) -> bool {
-        let worked = self.method.poll(Instant::now(), &mut self.seen);
+        let now = Instant::now();
+        let is_idle = self.looks_first && self.method.finds_nothing(now);
+        let worked = !is_idle && self.method.poll(now, &mut self.seen);
         if self.ticked.elapsed() >= TICK {
             self.ticked = Instant::now();
             self.method.tick(Instant::now(), &mut self.seen);

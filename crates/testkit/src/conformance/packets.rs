@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use causeway_sys::blocks::{Source, Target, copy_one};
 use causeway_transport::{Method, SendError};
@@ -490,4 +491,21 @@ pub fn that_are_not_held_need_no_poll<F: Factory>(factory: &F) {
         "it holds packets, and does not state it"
     );
     pair.still_works();
+}
+
+/// A look that is no poll returns at once that there is something, and delivers nothing.
+pub fn are_not_missed_by_looks<F: Factory>(factory: &F) {
+    let mut pair = Pair::new(factory);
+    pair.still_works();
+    pair.settle();
+    for round in 0..100 {
+        while !pair.b.method.finds_nothing(Instant::now()) && pair.b.step() {}
+        pair.a_sends(b"found");
+        let mut patience = Patience::new("the look finds the packet");
+        while pair.b.method.finds_nothing(Instant::now()) {
+            patience.spend();
+        }
+        assert!(pair.b.seen.packets.is_empty(), "round {round}");
+        assert_eq!(pair.b_receives().1, b"found");
+    }
 }

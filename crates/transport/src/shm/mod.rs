@@ -622,6 +622,10 @@ impl Method for Shm {
         self.poll_all(now, sink)
     }
 
+    fn finds_nothing(&mut self, now: Instant) -> bool {
+        Shm::finds_nothing(self, now)
+    }
+
     fn spin(&mut self, now: Instant, sink: &mut dyn Sink, most: u32) -> bool {
         self.spin_polled(now, most);
         self.poll_all(now, sink)

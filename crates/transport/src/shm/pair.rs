@@ -234,6 +234,19 @@ impl Pair {
         self.pace.skips_poll(now) && self.producer.owes_reply()
     }
 
+    /// Whether a poll of the ring at this time would find no packet, and no sender that waits for room.
+    #[inline(always)]
+    pub(super) fn finds_nothing(&mut self, now: Instant) -> bool {
+        if self.skips_poll(now) {
+            return true;
+        }
+        if self.unproven || self.consumer.is_ready() || self.consumer.owes_credit() {
+            return false;
+        }
+        self.found_none(now);
+        true
+    }
+
     /// Notes that a poll at this time has found no packet.
     #[inline]
     pub(super) fn found_none(&mut self, now: Instant) {

@@ -79,6 +79,39 @@ impl Shm {
         progress
     }
 
+    /// Whether the polled rings and the doorbell have nothing, and a poll has nothing else to do. A program that tests a request again and again asks this, and
+    /// a poll that finds nothing takes twice as long.
+    #[inline]
+    pub(super) fn finds_nothing(&mut self, now: Instant) -> bool {
+        let is_idle = self.busy.is_empty()
+            && self.watched.is_empty()
+            && self.failed.is_empty()
+            && self.pending.is_empty()
+            && self.polled.len() <= ALWAYS_POLLED
+            && self.config.nodes.is_none();
+        let is_due = self.attention || (self.polls + 1).is_multiple_of(SOCKET_POLLS);
+        if !is_idle || is_due || doorbell::is_rung(&self.bell) {
+            return false;
+        }
+        let mut grantees = 0;
+        for &index in &self.polled {
+            let Some(pair) = self.peers.at(index).and_then(Entry::pair) else {
+                return false;
+            };
+            let is_offered = pair.is_grantee && pair.helper.is_any_open();
+            if is_offered || !pair.finds_nothing(now) {
+                return false;
+            }
+            grantees += usize::from(pair.is_grantee);
+        }
+        if grantees != self.grantees.len() {
+            return false;
+        }
+        self.polls += 1;
+        self.looks += self.polled.len() as u64;
+        true
+    }
+
     /// Spins briefly on the polled ring, if there is only one, and on the doorbell.
     #[inline]
     pub(super) fn spin_polled(&mut self, now: Instant, most: u32) {

@@ -560,9 +560,13 @@ impl<M: RingMemory> Consumer<M> {
     /// the same as [`Consumer::consume`].
     #[inline]
     pub(super) fn found_empty(&mut self) -> bool {
-        self.head != self.credited
-            && self.memory.wants_room().load(Relaxed) != 0
-            && self.return_credit()
+        self.owes_credit() && self.return_credit()
+    }
+
+    /// Whether a sender waits for slots that are free.
+    #[inline]
+    pub(super) fn owes_credit(&self) -> bool {
+        self.head != self.credited && self.memory.wants_room().load(Relaxed) != 0
     }
 
     /// Publishes the consumer index. Returns the same as [`Consumer::consume`].

@@ -2,6 +2,7 @@
 
 use causeway_wire::shm::PairLayout;
 
+use super::super::intervals::SOCKET_POLLS;
 use super::*;
 use crate::error::SendError;
 use crate::method::{Identity, Registration};
@@ -43,6 +44,22 @@ fn packets_of_every_size_arrive_in_order() {
             seen == packets.len()
         },
     );
+}
+
+/// A look takes the place of most polls that would find nothing, but not of the one that polls the sockets.
+#[test]
+fn looks_find_that_nothing_has_come_and_that_something_has() {
+    let mut met = meet(ShmConfig::default());
+    let (to_server, server) = (met.to_server, &mut met.server);
+    while server.poll() {}
+    let in_vain = (0..2 * SOCKET_POLLS).filter(|_| server.shm.finds_nothing(Instant::now()));
+    assert!((in_vain.count() as u64) < SOCKET_POLLS);
+    assert!(!server.poll());
+    let in_vain = (1..SOCKET_POLLS).filter(|_| server.shm.finds_nothing(Instant::now()));
+    assert_eq!(in_vain.count() as u64, SOCKET_POLLS - 1);
+    met.client.shm.send(to_server, &[b"news"]).unwrap();
+    assert!(!met.server.shm.finds_nothing(Instant::now()));
+    assert!(met.server.poll());
 }
 
 /// Requests and replies of lengths that do not divide the ring, now and then several in a row, in rings of all sizes: the
