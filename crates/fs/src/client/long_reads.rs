@@ -77,8 +77,8 @@ struct Measured {
 #[derive(Debug)]
 struct Busyness {
     runnable: Option<Runnable>,
-    /// What the last looks have found, a bit each, the latest in the lowest.
-    busy_looks: u8,
+    /// What the last looks have found, a bit each, the latest in the lowest. None before the first.
+    busy_looks: Option<u8>,
     /// Bytes read since the last look.
     unlooked: u64,
     /// Threads of servers that may still run, or poll for requests, since the last read.
@@ -89,23 +89,26 @@ impl Busyness {
     fn new() -> Self {
         Self {
             runnable: Runnable::open().ok(),
-            busy_looks: 0,
+            busy_looks: None,
             unlooked: LOOK_BYTES,
             servers: 0,
         }
     }
 
     /// Looks, unless little was read since the last look, and returns whether the processors were busy most of the last times: for a moment they
-    /// often are, when threads wake up.
+    /// often are, when threads wake up. The first look counts as all of them, as a client that reads a file once makes few.
     fn look(&mut self) -> bool {
         if self.unlooked >= LOOK_BYTES
             && let Some(runnable) = &self.runnable
         {
             self.unlooked = 0;
             let is_busy = runnable.are_processors_busy(self.servers).unwrap_or(false);
-            self.busy_looks = self.busy_looks << 1 | u8::from(is_busy);
+            self.busy_looks = Some(match self.busy_looks {
+                None if is_busy => LOOKS,
+                looks => looks.unwrap_or(0) << 1 | u8::from(is_busy),
+            });
         }
-        (self.busy_looks & LOOKS).count_ones() >= MOST_LOOKS
+        (self.busy_looks.unwrap_or(0) & LOOKS).count_ones() >= MOST_LOOKS
     }
 }
 
