@@ -18,6 +18,10 @@ pub(crate) const NETWORKS: &str = "CAUSEWAY_MPI_NETWORKS";
 /// through: `40000-40999`. One for each process of a host is enough. Any port if it is not set.
 pub(crate) const PORTS: &str = "CAUSEWAY_MPI_PORTS";
 
+/// Whether connections between hosts are encrypted: `yes`, also if it is not set, or `no`. They are if either side has not said `no`. Others on the network can read messages
+/// that are not encrypted, but can neither forge nor alter any (`docs/security.md`); large ones are faster (`docs/tcp-engine.md`).
+pub(crate) const ENCRYPT: &str = "CAUSEWAY_MPI_ENCRYPT";
+
 /// The most addresses of one process. Hosts may have a bridge and an address for each of many containers.
 const MAX_ADDRESSES: usize = 8;
 
@@ -30,6 +34,25 @@ pub(crate) fn own_addresses() -> Result<Vec<IpAddr>> {
     let wanted = std::env::var_os(NETWORKS);
     let wanted = wanted.map(|wanted| wanted.to_string_lossy().into_owned());
     chosen(all, wanted.as_deref())
+}
+
+/// Whether this process requests encryption.
+pub(crate) fn encrypts() -> Result<bool> {
+    match std::env::var_os(ENCRYPT) {
+        Some(choice) => encrypts_by(&choice.to_string_lossy()),
+        None => Ok(true),
+    }
+}
+
+fn encrypts_by(choice: &str) -> Result<bool> {
+    match choice {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => {
+            let text = format!("{ENCRYPT}={choice} is neither yes nor no");
+            Err(Error::new(abi::ERR_OTHER, text))
+        }
+    }
 }
 
 /// The ports to listen at, to be tried in this order; 0 lets the kernel choose.
@@ -198,6 +221,16 @@ mod tests {
             (chosen.len(), chosen[0].to_string().as_str()),
             (MAX_ADDRESSES, "10.0.0.9")
         );
+    }
+
+    #[test]
+    fn connections_are_encrypted_unless_the_user_says_no() {
+        assert!(encrypts_by("yes").expect("a choice"));
+        assert!(!encrypts_by("no").expect("a choice"));
+        for wrong in ["", "No", "false", "0"] {
+            let error = encrypts_by(wrong).expect_err("no choice");
+            assert!(error.text().contains("neither yes nor no"), "{error}");
+        }
     }
 
     #[test]

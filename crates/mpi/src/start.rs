@@ -166,7 +166,7 @@ struct Connected {
 
 /// The state of the only process of a program: it has no others to connect with, and messages to itself need no network address.
 fn alone(methods: Methods) -> Result<Connected> {
-    let mut endpoint = Endpoint::new(config())?;
+    let mut endpoint = Endpoint::new(config()?)?;
     let peer = look_up(&mut endpoint, "rank 0", "self://here")?;
     let own = Contact {
         world: process_table::number()?,
@@ -229,15 +229,16 @@ fn read_published(rank: u32, text: &str) -> Result<Published> {
 
 /// The settings of an endpoint. A program may start many sends before any process receives, and then do operations that need other messages:
 /// these must not wait behind messages that have no receive yet.
-fn config() -> Config {
-    Config {
+fn config() -> Result<Config> {
+    Ok(Config {
         announced_limit: ANNOUNCED,
         in_parts: true,
         connect_timeout: PATIENCE,
         liveness: Liveness::Host,
         has_processor: true,
+        encrypt: networks::encrypts()?,
         ..Config::default()
-    }
+    })
 }
 
 /// The processor of the process that is number `index` of those of its host, `count` in all; `None` if there are more processes than
@@ -260,7 +261,7 @@ fn connect_processes(launcher: &mut Launcher, methods: Methods) -> Result<Connec
     };
     let mut endpoint = Endpoint::new(Config {
         listen: listen.clone(),
-        ..config()
+        ..config()?
     })?;
     let mut own = Contact {
         rank,

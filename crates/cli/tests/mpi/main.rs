@@ -653,6 +653,24 @@ fn hosts_with_several_networks() {
     }
 }
 
+/// The first process records what crosses its network.
+#[test]
+fn messages_between_hosts_are_encrypted_unless_the_user_says_no() {
+    if !has_ip() {
+        return;
+    }
+    let program = compile("overheard");
+    for (choice, expected) in [
+        (None, "not"),
+        (Some("yes"), "not"),
+        (Some("no"), "overheard"),
+    ] {
+        let environment = choice.map(|choice| ("CAUSEWAY_MPI_ENCRYPT", choice));
+        let output = run_on_two_hosts("shm,tcp", 2, &program, &[expected], environment.as_slice());
+        starting::succeeded(&output, &format!("{choice:?}"));
+    }
+}
+
 /// Whether networks can be made.
 fn has_ip() -> bool {
     let has_ip = Command::new("ip").arg("-V").output().is_ok();

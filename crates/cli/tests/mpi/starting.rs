@@ -15,7 +15,7 @@ fn alone(program: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Co
     command
 }
 
-fn succeeded(output: &Output, what: &str) {
+pub(crate) fn succeeded(output: &Output, what: &str) {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
