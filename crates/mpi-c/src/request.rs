@@ -137,7 +137,11 @@ pub(crate) unsafe fn request_get_status(
     // SAFETY: the caller's pointers, as MPI has it.
     unsafe {
         flag.write(outcome.is_some().into());
-        settle(outcome.unwrap_or(Outcome::Pending), &mut { request }, status)
+        settle(
+            outcome.unwrap_or(Outcome::Pending),
+            &mut { request },
+            status,
+        )
     }
 }
 

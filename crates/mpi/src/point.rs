@@ -373,7 +373,7 @@ impl Process {
         let has_room = |buffers: &Buffers| needed <= limit.saturating_sub(buffers.used(owner));
         if !has_room(&self.buffers) {
             // Some may be done.
-            self.drain();
+            self.progress();
         }
         if has_room(&self.buffers) {
             return Ok(owner.number());
@@ -387,7 +387,7 @@ impl Process {
 
     /// Whether messages in a buffer have not been sent yet.
     pub fn has_buffered(&mut self, owner: Owner) -> bool {
-        self.drain();
+        self.progress();
         !self.buffers.is_empty(owner)
     }
 

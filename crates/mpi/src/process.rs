@@ -349,9 +349,7 @@ impl Process {
         if self.buffers.has_any() {
             let mut taken = std::mem::take(&mut self.taken);
             // The queue exists as long as the process.
-            let _ = self
-                .endpoint
-                .test_queue(self.buffered, usize::MAX, Duration::ZERO, &mut taken);
+            let _ = self.endpoint.take_all(self.buffered, &mut taken);
             for done in taken.drain(..) {
                 self.buffers.done(done.op, done.user);
             }

@@ -172,6 +172,16 @@ impl<M: Matcher> Endpoint<M> {
         self.conversations.shared.take_done(op)
     }
 
+    /// Takes the completions of everything that was posted to `queue` and is done. No progress is made. Returns how many there are.
+    pub fn take_all(&mut self, queue: Queue, out: &mut Vec<Completion>) -> Result<usize, Error> {
+        let queue = self.queue(queue)?;
+        let before = out.len();
+        out.extend(std::iter::from_fn(|| {
+            self.conversations.take_completion(queue)
+        }));
+        Ok(out.len() - before)
+    }
+
     /// Whether an operation is done, or no longer exists. No progress is made.
     pub fn is_done(&self, op: OpId) -> bool {
         self.conversations.shared.is_done(op)

@@ -476,13 +476,12 @@ impl Process {
     /// Takes the sends and receives that have completed, and advances their schedules.
     pub(crate) fn advance_schedules(&mut self) {
         let mut taken = std::mem::take(&mut self.taken);
-        let queue = self.schedules.queue;
         // The queue exists as long as the process.
-        let _ = self
-            .endpoint
-            .test_queue(queue, usize::MAX, Duration::ZERO, &mut taken);
-        for done in taken.drain(..) {
-            self.step_done(done);
+        let found = self.endpoint.take_all(self.schedules.queue, &mut taken);
+        if found.is_ok_and(|found| found > 0) {
+            for done in taken.drain(..) {
+                self.step_done(done);
+            }
         }
         self.taken = taken;
         let orphans = std::mem::take(&mut self.schedules.orphans);

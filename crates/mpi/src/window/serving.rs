@@ -39,9 +39,7 @@ impl Process {
         }
         let mut taken = std::mem::take(&mut self.taken);
         // The queue is the process's own as long as it lives.
-        let found =
-            self.endpoint
-                .test_queue(self.windows.queue, usize::MAX, Duration::ZERO, &mut taken);
+        let found = self.endpoint.take_all(self.windows.queue, &mut taken);
         self.windows.sending = self.windows.sending.saturating_sub(found.unwrap_or(0));
         taken.clear();
         self.taken = taken;
