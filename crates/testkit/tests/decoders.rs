@@ -6,7 +6,7 @@ use causeway_testkit::decoders::{all, mutate};
 use causeway_testkit::random::{Random, seed};
 use causeway_wire::codec::{Malformed, Wire};
 use causeway_wire::fs::{Operation, PointerStep, Regions, ReplyBody, WantedSums};
-use causeway_wire::{agent, bmi, contact, fs, shm, tcp, window};
+use causeway_wire::{agent, bmi, contact, fs, shm, store, tcp, window};
 
 /// How many inputs each decoder gets.
 const INPUTS: usize = 300_000;
@@ -35,12 +35,19 @@ fn samples_of<T>(name: &str, decode: impl Fn(&[u8]) -> Option<T>) -> Vec<T> {
 /// Asserts that `values` have every variant of `T`, whose encodings begin with the variant's number.
 #[track_caller]
 fn has_every_variant<T: Wire>(values: impl IntoIterator<Item = T>) {
-    let found: BTreeSet<u8> = values
-        .into_iter()
-        .map(|value| value.to_bytes()[0])
-        .collect();
+    let numbers = values.into_iter().map(|value| value.to_bytes()[0]);
+    has_every_number(T::from_bytes, numbers);
+}
+
+/// Asserts that `numbers` have every number that `decode` knows as the first byte of its input.
+#[track_caller]
+fn has_every_number<T>(
+    decode: impl Fn(&[u8]) -> Result<T, Malformed>,
+    numbers: impl IntoIterator<Item = u8>,
+) {
+    let found: BTreeSet<u8> = numbers.into_iter().collect();
     let missing: Vec<u8> = (0..=u8::MAX)
-        .filter(|number| !matches!(T::from_bytes(&[*number]), Err(Malformed::Unknown { .. })))
+        .filter(|number| !matches!(decode(&[*number]), Err(Malformed::Unknown { .. })))
         .filter(|number| !found.contains(number))
         .collect();
     let name = std::any::type_name::<T>();
@@ -90,12 +97,10 @@ fn every_variant_has_a_well_formed_input() {
     has_every_variant(samples_of("window_notice", |bytes| {
         window::Notice::from_bytes(bytes).ok()
     }));
-    has_every_variant(samples_of("bmi_packet", |bytes| {
-        bmi::Kind::from_bytes(&bytes[..1]).ok()
-    }));
-    has_every_variant(samples_of("tcp_frames", |bytes| {
-        tcp::Kind::from_bytes(&bytes[..1]).ok()
-    }));
+    let first_bytes = |name| samples_of(name, |bytes| bytes.first().copied());
+    has_every_number(store::Key::parse, first_bytes("store_key"));
+    has_every_number(bmi::Kind::from_bytes, first_bytes("bmi_packet"));
+    has_every_number(tcp::Kind::from_bytes, first_bytes("tcp_frames"));
 }
 
 #[test]

@@ -688,6 +688,8 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             }
             .to_bytes(),
         ),
+        record(5, store::OrphanRecord { since: NOW }.to_bytes()),
+        record(5, store::Gaps(vec![(20, 30), (40, 41)]).to_bytes()),
         record(
             5,
             store::SessionRecord {
@@ -737,12 +739,15 @@ pub(super) fn keys() -> Vec<Vec<u8>> {
         store::Key::Gaps,
         store::Key::Counters,
         store::Key::LayoutEpoch,
+        store::Key::Programs,
         store::Key::Server(3),
         store::Key::Object(object),
         store::Key::Content(object),
         store::Key::Entry(object, b"name".to_vec()),
         store::Key::Link(object, ObjectId::ROOT, b"name".to_vec()),
         store::Key::Removal(object),
+        store::Key::Xattrs(object),
+        store::Key::Orphan(object),
         store::Key::Session(5, 6),
     ]
     .iter()
