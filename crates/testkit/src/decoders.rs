@@ -175,6 +175,7 @@ fn store_record(bytes: &[u8]) {
             canonical::<store::SessionRecord>(bytes);
             canonical::<store::XattrsRecord>(bytes);
             canonical::<store::OrphanRecord>(bytes);
+            canonical::<store::Gaps>(bytes);
             canonical::<store::Mark>(bytes);
             if let Ok((value, stamp)) = store::unseal(b"key", bytes) {
                 assert!(store::seal(b"key", value, stamp) == bytes);

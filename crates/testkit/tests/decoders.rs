@@ -1,7 +1,12 @@
 //! Every decoder against seeded random and mutated inputs: the short form of `make fuzz`.
 
+use std::collections::BTreeSet;
+
 use causeway_testkit::decoders::{all, mutate};
 use causeway_testkit::random::{Random, seed};
+use causeway_wire::codec::{Malformed, Wire};
+use causeway_wire::fs::{Operation, PointerStep, Regions, ReplyBody, WantedSums};
+use causeway_wire::{agent, bmi, contact, fs, shm, store, tcp, window};
 
 /// How many inputs each decoder gets.
 const INPUTS: usize = 300_000;
@@ -18,6 +23,84 @@ fn well_formed_inputs_keep_the_promise() {
             (decoder.feed)(&sample);
         }
     }
+}
+
+/// The well-formed inputs of the decoder `name`, each decoded by `decode`, if it can be.
+fn samples_of<T>(name: &str, decode: impl Fn(&[u8]) -> Option<T>) -> Vec<T> {
+    let decoder = (all().iter().find(|decoder| decoder.name == name)).expect("a decoder's name");
+    let samples = (decoder.samples)();
+    samples.iter().filter_map(|sample| decode(sample)).collect()
+}
+
+/// Asserts that `values` have every variant of `T`, whose encodings begin with the variant's number.
+#[track_caller]
+fn has_every_variant<T: Wire>(values: impl IntoIterator<Item = T>) {
+    let numbers = values.into_iter().map(|value| value.to_bytes()[0]);
+    has_every_number(T::from_bytes, numbers);
+}
+
+/// Asserts that `numbers` have every number that `decode` knows as the first byte of its input.
+#[track_caller]
+fn has_every_number<T>(
+    decode: impl Fn(&[u8]) -> Result<T, Malformed>,
+    numbers: impl IntoIterator<Item = u8>,
+) {
+    let found: BTreeSet<u8> = numbers.into_iter().collect();
+    let missing: Vec<u8> = (0..=u8::MAX)
+        .filter(|number| !matches!(decode(&[*number]), Err(Malformed::Unknown { .. })))
+        .filter(|number| !found.contains(number))
+        .collect();
+    let name = std::any::type_name::<T>();
+    assert!(missing.is_empty(), "{name}: no sample of {missing:?}");
+}
+
+/// Chance alone does not find a variant with several fields.
+#[test]
+fn every_variant_has_a_well_formed_input() {
+    let requests = samples_of("fs_request", |bytes| fs::Request::from_bytes(bytes).ok());
+    let operations = || {
+        requests
+            .iter()
+            .map(|(request, _)| request.operation.clone())
+    };
+    has_every_variant::<Operation>(operations());
+    has_every_variant::<WantedSums>(operations().filter_map(|operation| match operation {
+        Operation::Read { sums, .. } => Some(sums),
+        _ => None,
+    }));
+    has_every_variant::<Regions>(operations().filter_map(|operation| match operation {
+        Operation::Read { regions, .. } | Operation::Write { regions, .. } => Some(regions),
+        _ => None,
+    }));
+    has_every_variant::<PointerStep>(operations().filter_map(|operation| match operation {
+        Operation::MovePointer { step, .. } => Some(step),
+        _ => None,
+    }));
+    let replies = samples_of("fs_reply", |bytes| fs::Reply::from_bytes(bytes).ok());
+    has_every_variant::<ReplyBody>(
+        replies
+            .into_iter()
+            .filter_map(|(reply, _)| reply.result.ok()),
+    );
+    has_every_variant(samples_of("agent", |bytes| {
+        agent::Request::from_bytes(bytes).ok()
+    }));
+    has_every_variant(samples_of("agent", |bytes| {
+        agent::Reply::from_bytes(bytes).ok()
+    }));
+    has_every_variant(samples_of("shm_record", |bytes| {
+        shm::Record::from_bytes(bytes).ok()
+    }));
+    has_every_variant(samples_of("meeting", |bytes| {
+        contact::LeaderMessage::from_bytes(bytes).ok()
+    }));
+    has_every_variant(samples_of("window_notice", |bytes| {
+        window::Notice::from_bytes(bytes).ok()
+    }));
+    let first_bytes = |name| samples_of(name, |bytes| bytes.first().copied());
+    has_every_number(store::Key::parse, first_bytes("store_key"));
+    has_every_number(bmi::Kind::from_bytes, first_bytes("bmi_packet"));
+    has_every_number(tcp::Kind::from_bytes, first_bytes("tcp_frames"));
 }
 
 #[test]

@@ -17,6 +17,7 @@ mod leases;
 mod locks;
 mod messages;
 mod methods;
+mod mpi;
 mod opens;
 mod pointers;
 mod regions;
@@ -29,6 +30,7 @@ pub(super) use methods::{
     agent_messages, certificates, datagrams, frames, node_files, openings, rings, session_streams,
     shm_records, virtual_interfaces,
 };
+pub(super) use mpi::{meetings, window_notices};
 pub(super) use regions::all as regions;
 use regions::region;
 
@@ -57,67 +59,19 @@ fn distribution() -> Distribution {
     }
 }
 
-pub(super) fn window_notices() -> Vec<Vec<u8>> {
-    use causeway_wire::window::{Access, Notice, Run};
-
-    let access = Access {
-        window: 2,
-        operation: 0x21,
-        datatype: 0x244,
-        reply: 7,
-        at: 16,
-        runs: vec![
-            Run {
-                offset: -8,
-                count: 1,
-            },
-            Run {
-                offset: 64,
-                count: 3,
-            },
-        ],
-        data: vec![1; 16],
+/// A read of whole blocks, whose sums a client may want.
+fn read_of_sums(sums: fs::WantedSums) -> Operation {
+    let region = Region {
+        offset: 4096,
+        len: 8192,
     };
-    let notices = [
-        Notice::Access(access),
-        Notice::Data {
-            reply: 7,
-            at: 16,
-            data: vec![2; 16],
-        },
-        Notice::Done { count: 9 },
-        Notice::Lock {
-            window: 2,
-            exclusive: true,
-        },
-        Notice::Broken { window: 2, rank: 1 },
-        Notice::Hello,
-    ];
-    notices.iter().map(Wire::to_bytes).collect()
-}
-
-pub(super) fn meetings() -> Vec<Vec<u8>> {
-    use causeway_wire::contact::{Contact, LeaderMessage, Member};
-
-    let member = |rank| Member {
-        number: 3 + rank,
-        contact: Contact {
-            world: 0x1122_3344_5566_7788,
-            rank,
-            host: "boot/net/mnt".into(),
-            near: format!("shm:///run/{rank}"),
-            far: "tcp://10.0.0.1:4711,tcp://10.1.0.1:4711".into(),
-            formats: causeway_wire::contact::FORMATS,
-        },
-    };
-    let call = LeaderMessage::Call {
-        reply: 9,
-        root: 1,
-        group: vec![member(0), member(1)],
-    };
-    let group = LeaderMessage::Group(vec![member(0)]);
-    let refused = LeaderMessage::Refused("nobody has this port".into());
-    Vec::from([call, group, refused].map(|meeting| meeting.to_bytes()))
+    Operation::Read {
+        object: ObjectId(42),
+        at_least: 12_288,
+        regions: Regions::Here(vec![region]),
+        memory: Vec::new(),
+        sums,
+    }
 }
 
 fn operations() -> Vec<Operation> {
@@ -203,6 +157,7 @@ fn operations() -> Vec<Operation> {
             object,
             size: 1 << 40,
         },
+        Operation::FinishTruncate { object, version: 3 },
         Operation::Extend {
             object,
             end: 1 << 40,
@@ -219,7 +174,10 @@ fn operations() -> Vec<Operation> {
             offset: 3,
             data: content.clone(),
         },
+        Operation::BeginUnstuff { object },
+        Operation::FinishUnstuff { object },
         Operation::Commit,
+        Operation::MetadataStatus,
         Operation::Exist {
             objects: vec![object, ObjectId(43)],
         },
@@ -269,6 +227,9 @@ fn operations() -> Vec<Operation> {
             memory: vec![region(true), region(false)],
             sums: fs::WantedSums::Sent,
         },
+        read_of_sums(fs::WantedSums::None),
+        read_of_sums(fs::WantedSums::Stored),
+        read_of_sums(fs::WantedSums::Only),
         Operation::Write {
             object,
             number: 2,
@@ -352,6 +313,16 @@ fn operations() -> Vec<Operation> {
             object,
             size: 1 << 40,
         },
+        Operation::TruncateData {
+            object,
+            size: 8192,
+            version: 3,
+            at_least: 5,
+        },
+        Operation::Flush {
+            object,
+            at_least: 5,
+        },
         Operation::PunchData {
             object,
             number: 7,
@@ -364,6 +335,7 @@ fn operations() -> Vec<Operation> {
             at_least: 5,
             region: Region { offset: 6, len: 7 },
         },
+        Operation::StorageStatus,
         Operation::AcceptServer {
             name: "io4".into(),
             generation: Generation(5),
@@ -525,7 +497,15 @@ pub(super) fn nodes() -> Vec<Vec<u8>> {
 
 pub(super) fn replies() -> Vec<Vec<u8>> {
     let mut results: Vec<ReplyBody> = each_node()
-        .map(|node| ReplyBody::Node(Box::new(node)))
+        .map(Box::new)
+        .flat_map(|node| {
+            let append_lock = 8;
+            let locked = ReplyBody::AppendLock {
+                append_lock,
+                node: node.clone(),
+            };
+            [ReplyBody::Node(node), locked]
+        })
         .collect();
     results.extend([
         ReplyBody::Done,
@@ -708,6 +688,8 @@ pub(super) fn records() -> Vec<Vec<u8>> {
             }
             .to_bytes(),
         ),
+        record(5, store::OrphanRecord { since: NOW }.to_bytes()),
+        record(5, store::Gaps(vec![(20, 30), (40, 41)]).to_bytes()),
         record(
             5,
             store::SessionRecord {
@@ -757,12 +739,15 @@ pub(super) fn keys() -> Vec<Vec<u8>> {
         store::Key::Gaps,
         store::Key::Counters,
         store::Key::LayoutEpoch,
+        store::Key::Programs,
         store::Key::Server(3),
         store::Key::Object(object),
         store::Key::Content(object),
         store::Key::Entry(object, b"name".to_vec()),
         store::Key::Link(object, ObjectId::ROOT, b"name".to_vec()),
         store::Key::Removal(object),
+        store::Key::Xattrs(object),
+        store::Key::Orphan(object),
         store::Key::Session(5, 6),
     ]
     .iter()

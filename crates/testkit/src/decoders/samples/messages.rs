@@ -16,8 +16,12 @@ pub(in crate::decoders) fn packets() -> Vec<Vec<u8>> {
         bmi::Kind::Written,
         bmi::Kind::Read,
         bmi::Kind::Withdraw,
+        bmi::Kind::Recall,
         bmi::Kind::Credit,
+        bmi::Kind::Reclaim,
+        bmi::Kind::Return,
         bmi::Kind::Eager,
+        bmi::Kind::Unexpected,
         bmi::Kind::Ready,
         bmi::Kind::Leave,
         bmi::Kind::Stay,
@@ -38,16 +42,18 @@ pub(in crate::decoders) fn packets() -> Vec<Vec<u8>> {
         };
         all.push(bmi::encode_introduction(&introduction, 4096));
     }
-    all.push(bmi::encode_announcement(
-        header(bmi::Kind::Announce, 2),
-        &bmi::Announcement {
-            send: 1,
-            size: 8192,
-            load: 0,
-            regions: vec![region(false), region(true)].into(),
-        },
-        Vec::new(),
-    ));
+    for kind in [bmi::Kind::Announce, bmi::Kind::AnnounceUnexpected] {
+        all.push(bmi::encode_announcement(
+            header(kind, 2),
+            &bmi::Announcement {
+                send: 1,
+                size: 8192,
+                load: 0,
+                regions: vec![region(false), region(true)].into(),
+            },
+            Vec::new(),
+        ));
+    }
     all.push(bmi::encode_clearance(
         header(bmi::Kind::ClearToSend, 1),
         &bmi::Clearance {

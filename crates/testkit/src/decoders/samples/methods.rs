@@ -181,6 +181,8 @@ pub(in crate::decoders) fn frames() -> Vec<Vec<u8>> {
             &refused,
         ),
         frame(tcp::Header::new(tcp::Kind::Probe, 0), b""),
+        frame(tcp::Header::new(tcp::Kind::ProbeReply, 0), b""),
+        frame(tcp::Header::new(tcp::Kind::Goodbye, 0), b""),
         frame(tcp::Header::new(tcp::Kind::Error, 3), b"why"),
         tcp::record::encode(100).to_vec(),
     ];
