@@ -4,6 +4,7 @@
 //! it may be about to learn of. These it gets only with a reply with which it deals under the lock of the directory, as it does with the first one about a name,
 //! with that about a missing one, and with that to a change; then it is told under the same lock. All other attributes are cached in this process: the kernel asks for them each time, which costs no request to a server.
 
+use std::ops::Range;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -27,7 +28,7 @@ pub(crate) struct Caches {
     leases: Arc<Leases>,
     /// Once the file system is mounted.
     kernel: Arc<OnceLock<KernelCache>>,
-    inodes: Inodes,
+    inodes: Arc<Inodes>,
     /// The kernel keeps all but the one user away for whom it is mounted.
     is_private: bool,
     ended: Ended,
@@ -69,17 +70,18 @@ impl Caches {
         is_private: bool,
     ) -> Result<Self, Error> {
         let kernel = Arc::new(OnceLock::<KernelCache>::new());
-        let notifier = Arc::clone(&kernel);
+        let inodes = Arc::<Inodes>::default();
+        let (notifier, known) = (Arc::clone(&kernel), Arc::clone(&inodes));
         let recalled = move |passed: &[Passed]| {
             if let Some(kernel) = notifier.get() {
-                kernel.forget(passed);
+                kernel.forget(passed, |object| known.take_tail(object));
             }
         };
         let leases = Leases::start(configuration, options, recalled)?;
         Ok(Self {
             leases: Arc::new(leases),
             kernel,
-            inodes: Inodes::default(),
+            inodes,
             is_private,
             ended: Ended::default(),
         })
@@ -127,6 +129,11 @@ impl Caches {
     pub(crate) fn note_forgotten(&self, object: ObjectId, count: u64) {
         self.inodes
             .forget(object, count, || self.leases.note_known(object, false));
+    }
+
+    /// The kernel is about to get content of a file that ends within these bytes.
+    pub(crate) fn note_tail(&self, object: ObjectId, tail: Range<u64>) {
+        self.inodes.note_tail(object, tail);
     }
 
     /// The kernel is about to get an access control list of an object.

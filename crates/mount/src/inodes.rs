@@ -1,6 +1,7 @@
 //! The objects of which the kernel has inodes, as far as it can be told: it may have those for which it was given more names than it has forgotten.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use causeway_wire::fs::ObjectId;
@@ -17,6 +18,8 @@ struct Inode {
     is_proven: bool,
     /// The kernel has asked for an access control list, which it may keep.
     keeps_list: bool,
+    /// Bytes of a file in whose pages the kernel may have set zeros behind the end.
+    tail: Option<Range<u64>>,
 }
 
 /// What the kernel has of an object of which it is about to be given a name.
@@ -84,6 +87,21 @@ impl Inodes {
         }
     }
 
+    /// The kernel is about to get content of a file that ends within these bytes.
+    pub(crate) fn note_tail(&self, object: ObjectId, tail: Range<u64>) {
+        if let Some(inode) = self.lock().get_mut(&object) {
+            inode.tail = Some(match &inode.tail {
+                Some(known) => known.start.min(tail.start)..known.end.max(tail.end),
+                None => tail,
+            });
+        }
+    }
+
+    /// Returns where the pages are that the kernel is to drop before it learns that a file has grown.
+    pub(crate) fn take_tail(&self, object: ObjectId) -> Option<Range<u64>> {
+        self.lock().get_mut(&object)?.tail.take()
+    }
+
     /// The kernel is about to get an access control list of an object.
     pub(crate) fn note_list(&self, object: ObjectId) {
         if let Some(inode) = self.lock().get_mut(&object) {
@@ -129,6 +147,24 @@ mod tests {
         assert_eq!(inodes.give(object), given(true, false, false));
         inodes.take_back(object);
         assert!(!is_known());
+    }
+
+    #[test]
+    fn the_ends_of_a_file_are_taken_together_and_forgotten_with_it() {
+        let inodes = Inodes::default();
+        let object = ObjectId(7);
+        inodes.note_tail(object, 1..2);
+        assert_eq!(inodes.take_tail(object), None);
+        inodes.give(object);
+        for tail in [300..400, 100..200, 150..350] {
+            inodes.note_tail(object, tail);
+        }
+        assert_eq!(inodes.take_tail(object), Some(100..400));
+        assert_eq!(inodes.take_tail(object), None);
+        inodes.note_tail(object, 5..6);
+        inodes.forget(object, 1, || ());
+        inodes.give(object);
+        assert_eq!(inodes.take_tail(object), None);
     }
 
     #[test]

@@ -1,11 +1,15 @@
-//! Has the kernel forget what it caches of attributes and names.
+//! Has the kernel forget what it caches of attributes and names, and the last pages of files.
 //!
-//! It forgets attributes at once. It forgets a name under the lock of the name's directory, which a request of this mount may hold that itself
+//! Where a file ends, the kernel fills the page with zeros. When it learns that the file has grown, it sets the size before it drops that page, and may wait for a request to read another page
+//! meanwhile: a program that reads just then gets the zeros as content (seen on Linux 6.18, with any file system in user space). So it is told to drop the page before it can learn of the size.
+//!
+//! It forgets attributes at once. It drops a page once a request to read it is done, and forgets a name under the lock of the name's directory, which a request of this mount may hold that itself
 //! waits for another mount to forget something: so threads of their own do that, and the caller waits
 //! for them no longer than the kernel would go by the name anyway.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -14,7 +18,7 @@ use causeway_fs::client::Passed;
 use causeway_wire::fs::ObjectId;
 use fuser::{INodeNo, Notifier};
 
-/// Most threads: one for each directory whose lock is held.
+/// Most threads: one for each directory whose lock is held, or file that is being read.
 const MAX_THREADS: usize = 16;
 /// A name that no object has. That the kernel has nothing to forget of it shows only that it could take the lock of the directory.
 const NO_NAME: &[u8] = b"\x01 no such name";
@@ -35,17 +39,17 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Directories under whose locks threads are working.
+    /// Directories under whose locks threads are working, and files whose pages they wait for.
     busy: HashSet<ObjectId>,
     threads: usize,
     idle: usize,
     is_ended: bool,
 }
 
-/// An item that the kernel forgets under the lock of a directory.
+/// An item that the kernel forgets under the lock of a directory, or of a file's page.
 #[derive(Debug)]
 struct Job {
-    directory: ObjectId,
+    locked: ObjectId,
     item: CacheItem,
     batch: Arc<Batch>,
 }
@@ -55,6 +59,8 @@ enum CacheItem {
     Name(Vec<u8>),
     /// The attributes of an object that the kernel may be about to learn of.
     Attributes(ObjectId),
+    /// Pages of the file itself.
+    Pages(Range<u64>),
 }
 
 /// Jobs of one recall.
@@ -82,38 +88,48 @@ impl KernelCache {
         forget_attributes(&self.notifier, object);
     }
 
-    /// Has the kernel forget what was passed on to it. Returns once it has, or goes by none of that any more.
-    pub(crate) fn forget(&self, passed: &[Passed]) {
+    /// Has the kernel forget what was passed on to it, and drop the last pages of files, of which `tail` returns the place. Returns once it has, or goes by none of that any more.
+    pub(crate) fn forget(&self, passed: &[Passed], tail: impl Fn(ObjectId) -> Option<Range<u64>>) {
         let batch = Arc::new(Batch::default());
         let mut jobs = Vec::new();
         let mut last: Option<Instant> = None;
+        let mut add = |locked: ObjectId, item, until: Instant| {
+            last = last.max(Some(until));
+            let batch = Arc::clone(&batch);
+            jobs.push(Job {
+                locked,
+                item,
+                batch,
+            });
+        };
         for passed in passed {
-            let (directory, item, until) = match passed {
+            if let Passed::Attributes {
+                object,
+                leased_until,
+                ..
+            } = passed
+                && let Some(tail) = tail(*object)
+            {
+                add(*object, CacheItem::Pages(tail), *leased_until);
+            }
+            match passed {
                 Passed::Attributes {
                     object,
                     behind: None,
                     ..
-                } => {
-                    self.forget_attributes(*object);
-                    continue;
-                }
+                } => self.forget_attributes(*object),
                 Passed::Attributes {
                     object,
                     behind: Some(directory),
                     until,
-                } => (directory, CacheItem::Attributes(*object), until),
+                    ..
+                } => add(*directory, CacheItem::Attributes(*object), *until),
                 Passed::Name {
                     directory,
                     name,
                     until,
-                } => (directory, CacheItem::Name(name.clone()), until),
-            };
-            last = last.max(Some(*until));
-            jobs.push(Job {
-                directory: *directory,
-                item,
-                batch: Arc::clone(&batch),
-            });
+                } => add(*directory, CacheItem::Name(name.clone()), *until),
+            }
         }
         let Some(until) = last else {
             return;
@@ -152,26 +168,30 @@ impl Drop for KernelCache {
 impl Queue {
     fn run(&self, notifier: &Notifier) {
         while let Some(job) = self.next() {
-            let name = match &job.item {
-                CacheItem::Name(name) => name,
-                CacheItem::Attributes(_) => NO_NAME,
+            let forget_name = |name: &[u8]| {
+                let directory = INodeNo(job.locked.0);
+                note(notifier.inval_entry(directory, OsStr::from_bytes(name)));
             };
-            let directory = INodeNo(job.directory.0);
-            if let Err(error) = notifier.inval_entry(directory, OsStr::from_bytes(name)) {
-                // The mount is at its end.
-                tracing::debug!(%error, "the kernel forgets nothing");
-            }
-            if let CacheItem::Attributes(object) = job.item {
-                forget_attributes(notifier, object);
+            match &job.item {
+                CacheItem::Name(name) => forget_name(name),
+                CacheItem::Attributes(object) => {
+                    forget_name(NO_NAME);
+                    forget_attributes(notifier, *object);
+                }
+                CacheItem::Pages(pages) => {
+                    let len = pages.end.saturating_sub(pages.start);
+                    let (start, len) = (pages.start as i64, len.max(1) as i64);
+                    note(notifier.inval_inode(INodeNo(job.locked.0), start, len));
+                }
             }
             job.batch.end_one();
-            self.end_job(job.directory);
+            self.end_job(job.locked);
         }
     }
 
-    /// Others may work under the same directory's lock now.
-    fn end_job(&self, directory: ObjectId) {
-        lock(&self.state).busy.remove(&directory);
+    /// Others may work under the same lock now.
+    fn end_job(&self, locked: ObjectId) {
+        lock(&self.state).busy.remove(&locked);
         self.work.notify_all();
     }
 
@@ -179,10 +199,10 @@ impl Queue {
     fn next(&self) -> Option<Job> {
         let mut state = lock(&self.state);
         loop {
-            let is_free = |job: &Job| !state.busy.contains(&job.directory);
+            let is_free = |job: &Job| !state.busy.contains(&job.locked);
             let free = state.jobs.iter().position(is_free);
             if let Some(job) = free.and_then(|free| state.jobs.remove(free)) {
-                state.busy.insert(job.directory);
+                state.busy.insert(job.locked);
                 return Some(job);
             }
             if state.is_ended {
@@ -221,7 +241,11 @@ impl Batch {
 }
 
 fn forget_attributes(notifier: &Notifier, object: ObjectId) {
-    if let Err(error) = notifier.inval_inode(INodeNo(object.0), -1, 0) {
+    note(notifier.inval_inode(INodeNo(object.0), -1, 0));
+}
+
+fn note(told: std::io::Result<()>) {
+    if let Err(error) = told {
         // The mount is at its end.
         tracing::debug!(%error, "the kernel forgets nothing");
     }

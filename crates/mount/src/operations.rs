@@ -438,16 +438,41 @@ impl Mounted {
         if let Some((object, era)) = self.contents.dropped(handle) {
             self.caches.note_content(object, era);
         }
-        let number = self.clients.number(object);
-        self.with_file(object, |client, file| {
-            let buffer = self.buffers.take(number, client, len)?;
-            let region = Region {
-                offset,
-                len: len as u64,
-            };
-            let count = client.read_list(file, &[region], &[buffer.first(len)])?;
-            Ok((buffer, count as usize))
-        })
+        let end = offset.saturating_add(len as u64);
+        let read = || {
+            let number = self.clients.number(object);
+            self.with_file(object, |client, file| {
+                let buffer = self.buffers.take(number, client, len)?;
+                let region = Region {
+                    offset,
+                    len: len as u64,
+                };
+                let count = client.read_list(file, &[region], &[buffer.first(len)])?;
+                Ok((buffer, count as usize))
+            })
+        };
+        if Handle(handle).is_uncached() {
+            return read();
+        }
+        // The kernel keeps the file's end with zeros behind it, and must be told when the file grows: the end has to be read under a lease, after its place is noted.
+        let size = |(node, _): (Node, _)| node.attributes.size;
+        let from = match self.caches.node(object).map(size) {
+            Some(size) if size >= end => end,
+            Some(size) => size.max(offset),
+            None => offset,
+        };
+        if from < end {
+            self.caches.note_tail(object, from..end);
+        }
+        let is_leased = self.caches.node(object).is_some();
+        let (buffer, count) = read()?;
+        // None is granted if the server grants none at all, or a change waits for other leases.
+        let has_lease = || matches!(self.node(object), Ok((_, Some(_))));
+        if count == len || is_leased || !has_lease() {
+            return Ok((buffer, count));
+        }
+        drop(buffer);
+        read()
     }
 
     /// Writes at an offset or, without one, at the end, wherever other clients move that to. `drop_privileges` clears the set-user-ID and

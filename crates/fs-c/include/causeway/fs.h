@@ -43,6 +43,11 @@
  *     server on this host that was stopped (SIGSTOP) while it wrote into a buffer keeps the call, even after the
  *     time-out, until it goes on or ends.
  *
+ * BUFFERS
+ *     A buffer is memory of the process that it may read, or write if the call reads: other memory ends the process by a signal,
+ *     or the call with -EIO. Servers on this host read and write it themselves, and stand still while a page of it cannot be had: it must
+ *     not be a mapping of a file on a mount of the same file system, nor memory whose pages another process provides (userfaultfd).
+ *
  * WHAT OTHERS SEE
  *     A write is at the servers when its call returns, and every client sees it then. Names and attributes as well. What was
  *     written survives the loss of power once cwfs_fsync() of the file has returned 0. A file that is open stays until it is

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use causeway_bmi::Memory;
-use causeway_sys::nowait;
+use causeway_sys::{limits, nowait};
 use causeway_wire::fs::FileDescriptor;
 use rustix::fs::OFlags;
 
-/// Most datafiles that a process has open: a part of what it may have under usual limits, which are for the program's own files.
+/// Most datafiles that a process has open, and at most this part of the files that it may have open: the others are for the program's own.
 const MOST: usize = 128;
+const MOST_OF_LIMIT: u64 = 8;
 
 /// How many there are.
 static OPEN: AtomicUsize = AtomicUsize::new(0);
@@ -22,7 +23,9 @@ struct Place;
 
 impl Place {
     fn take() -> Option<Self> {
-        let next = |open: usize| (open < MOST).then_some(open + 1);
+        let limit = limits::open_files().unwrap_or(u64::MAX) / MOST_OF_LIMIT;
+        let most = usize::try_from(limit).map_or(MOST, |limit| limit.min(MOST));
+        let next = |open: usize| (open < most).then_some(open + 1);
         OPEN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next)
             .ok()
             .map(|_| Self)

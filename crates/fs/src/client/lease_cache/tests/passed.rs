@@ -66,6 +66,7 @@ fn names_are_good_for_as_long_as_their_leases() {
             object: X,
             behind: Some(ROOT),
             until,
+            leased_until: until,
         },
     ];
     let leases = [Leased::Entry(ROOT, b"x".into()), Leased::Attributes(X)];
@@ -218,6 +219,7 @@ fn what_is_passed_on_too_late_is_taken_back() {
             object: X,
             behind: Some(ROOT),
             until: now,
+            leased_until: now,
         },
     ];
     assert_eq!(cache.take_back(&x, now), expected);
