@@ -387,7 +387,7 @@ impl Process {
 
     /// Whether messages in a buffer have not been sent yet.
     pub fn has_buffered(&mut self, owner: Owner) -> bool {
-        self.progress();
+        self.drain();
         !self.buffers.is_empty(owner)
     }
 

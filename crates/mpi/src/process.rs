@@ -444,11 +444,7 @@ impl Process {
 
     /// Whether this schedule is the only operation of this process that needs polls.
     pub(crate) fn waits_for_only(&self, at: u32) -> bool {
-        !self.has_threads
-            && !self.buffers.has_any()
-            && self.windows.are_quiet()
-            && !self.ports.are_asked()
-            && self.schedules.is_only(at)
+        self.only_schedules_need_polls() && self.schedules.is_only(at)
     }
 
     /// Whether operations need progress while no call waits.
@@ -539,10 +535,18 @@ impl Process {
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<Option<T>>> {
         self.progress();
-        if let Some(call) = self.take_call() {
-            return Ok(Waited::Call(call));
+        loop {
+            // What `ready` and the handling of notices find on their way is handled, too: the caller may sleep next.
+            let seen = self.endpoint.event_count();
+            self.drain();
+            if let Some(call) = self.take_call() {
+                return Ok(Waited::Call(call));
+            }
+            let found = ready(self)?;
+            if found.is_some() || self.endpoint.event_count() == seen {
+                return Ok(Waited::Done(found));
+            }
         }
-        ready(self).map(Waited::Done)
     }
 
     /// The status of an operation that is done, if it is. Makes no progress.

@@ -473,12 +473,13 @@ impl Process {
         })
     }
 
-    /// Tests a request. If it is one of a message in progress, and no other operations need progress, makes some that ends when the message is done. The status is empty unless it
-    /// is `wanted`.
+    /// Tests a request of a message or a collective operation. If it is in progress, and no other operations need progress, makes some; for a message it ends when that is done. The
+    /// status is empty unless it is `wanted`.
     #[inline]
     pub fn test_one_message(&mut self, handle: usize, wanted: bool) -> Tested {
         let pending = match self.requests.find(handle) {
             Some(&Request::Message(pending)) => pending,
+            Some(&Request::Collective(at, _)) => return self.test_one_schedule(at),
             _ if handle == FINISHED => return Tested::Done(Status::empty()),
             _ => return Tested::Unknown,
         };
@@ -502,6 +503,18 @@ impl Process {
         done.map_or(Tested::Unknown, Tested::Done)
     }
 
+    /// Makes some progress. The schedule is still in progress if nothing has come since this process has last looked at it.
+    #[inline(never)]
+    fn test_one_schedule(&mut self, at: u32) -> Tested {
+        let is_pending = self.only_schedules_need_polls()
+            && !self.endpoint.poll()
+            && self.schedules.has_no_news(at, self.endpoint.event_count());
+        match is_pending {
+            true => Tested::Pending,
+            false => Tested::Unknown,
+        }
+    }
+
     /// Whether no operation in progress needs more than the awaited one.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
@@ -510,6 +523,14 @@ impl Process {
             && self.windows.are_quiet()
             && !self.ports.are_asked()
             && !self.awaits_descriptions()
+    }
+
+    /// Whether no other operations of this process need polls than schedules.
+    pub(crate) fn only_schedules_need_polls(&self) -> bool {
+        !self.has_threads
+            && !self.buffers.has_any()
+            && self.windows.are_quiet()
+            && !self.ports.are_asked()
     }
 
     /// Makes progress in one of some calls: a program that always finds a request that is done, or has none in progress, would otherwise never learn

@@ -660,14 +660,10 @@ fn messages_between_hosts_are_encrypted_unless_the_user_says_no() {
         return;
     }
     let program = compile("overheard");
-    for (choice, expected) in [
-        (None, "not"),
-        (Some("yes"), "not"),
-        (Some("no"), "overheard"),
-    ] {
-        let environment = choice.map(|choice| ("CAUSEWAY_MPI_ENCRYPT", choice));
-        let output = run_on_two_hosts("shm,tcp", 2, &program, &[expected], environment.as_slice());
-        starting::succeeded(&output, &format!("{choice:?}"));
+    for (choice, expected) in [("yes", "not"), ("no", "overheard")] {
+        let environment = [("CAUSEWAY_MPI_ENCRYPT", choice)];
+        let output = run_on_two_hosts("shm,tcp", 2, &program, &[expected], &environment);
+        starting::succeeded(&output, choice);
     }
 }
 

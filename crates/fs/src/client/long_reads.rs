@@ -132,6 +132,10 @@ impl Measured {
         class: usize,
         may_be_direct: bool,
     ) -> (LongReadWay, Option<Sample>) {
+        if self.busyness.busy_looks.is_none() {
+            // They have just opened the file, and may poll for the next request.
+            self.busyness.servers = u32::try_from(servers).unwrap_or(u32::MAX);
+        }
         let sample = match may_be_direct {
             true if self.busyness.look() => None,
             true => Some(self.of_all[class].begin()),

@@ -148,6 +148,16 @@ impl Looks {
             false => has_news.then_some(Due::News),
         }
     }
+
+    /// Whether nothing has come since the last look, if there were so many events, and this poll need not read the clock. If not, the caller asks what is [`Looks::due`].
+    fn has_no_news(&mut self, events: u64) -> bool {
+        let polls = self.polls.wrapping_add(1);
+        let has_no_news = self.events == Some(events) && !polls.is_multiple_of(POLLS_OF_CLOCK);
+        if has_no_news {
+            self.polls = polls;
+        }
+        has_no_news
+    }
 }
 
 /// Schedules that are over, and lists of steps, of which a process keeps so many, for later operations: short operations would spend a quarter of their time in the allocator.
@@ -224,6 +234,13 @@ impl Schedules {
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.places.is_empty() && self.orphans.is_empty()
+    }
+
+    /// Whether nothing has come since this process has last looked at a schedule in progress, if there were so many events, and nothing else is to be done for schedules.
+    pub(crate) fn has_no_news(&mut self, at: u32, events: u64) -> bool {
+        let is_all = self.calls.is_empty() && self.orphans.is_empty();
+        let schedule = self.get_mut(at);
+        is_all && schedule.is_some_and(|it| !it.is_done && it.looks.has_no_news(events))
     }
 
     /// Whether a schedule is the only operation in progress.
@@ -734,6 +751,7 @@ mod tests {
         assert_eq!(looks.due(7, false), Some(Due::News));
         assert!((0..100).all(|_| looks.due(7, false).is_none()));
         assert_eq!(looks.due(8, false), Some(Due::News));
+        assert!(looks.has_no_news(8) && !looks.has_no_news(9));
         assert_eq!(looks.due(8, true), Some(Due::Late));
         assert_eq!(looks.due(8, false), None);
         // A program that polls without waiting.
