@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_fs::client::Passed;
 use causeway_wire::fs::ObjectId;
@@ -20,6 +20,8 @@ use fuser::{INodeNo, Notifier};
 
 /// Most threads: one for each directory whose lock is held, or file that is being read.
 const MAX_THREADS: usize = 16;
+/// How long a recall waits until pages are dropped. A request to read them may be behind others of this mount that wait, as another mount carries out a recall.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// A name that no object has. That the kernel has nothing to forget of it shows only that it could take the lock of the directory.
 const NO_NAME: &[u8] = b"\x01 no such name";
 
@@ -63,7 +65,7 @@ enum CacheItem {
     Pages(Range<u64>),
 }
 
-/// Jobs of one recall.
+/// Jobs of one recall that are waited for together.
 #[derive(Debug, Default)]
 struct Batch {
     left: Mutex<usize>,
@@ -90,53 +92,55 @@ impl KernelCache {
 
     /// Has the kernel forget what was passed on to it, and drop the last pages of files, of which `tail` returns the place. Returns once it has, or goes by none of that any more.
     pub(crate) fn forget(&self, passed: &[Passed], tail: impl Fn(ObjectId) -> Option<Range<u64>>) {
-        let batch = Arc::new(Batch::default());
-        let mut jobs = Vec::new();
-        let mut last: Option<Instant> = None;
-        let mut add = |locked: ObjectId, item, until: Instant| {
-            last = last.max(Some(until));
-            let batch = Arc::clone(&batch);
-            jobs.push(Job {
+        let (pages, names) = (Arc::new(Batch::default()), Arc::new(Batch::default()));
+        let job = |locked: ObjectId, item, batch: &Arc<Batch>| {
+            *lock(&batch.left) += 1;
+            let batch = Arc::clone(batch);
+            Job {
                 locked,
                 item,
                 batch,
-            });
+            }
         };
+        let mut jobs = Vec::new();
+        let mut last: Option<Instant> = None;
         for passed in passed {
-            if let Passed::Attributes {
-                object,
-                leased_until,
-                ..
-            } = passed
+            if let Passed::Attributes { object, .. } = passed
                 && let Some(tail) = tail(*object)
             {
-                add(*object, CacheItem::Pages(tail), *leased_until);
+                jobs.push(job(*object, CacheItem::Pages(tail), &pages));
             }
-            match passed {
+            let (directory, item, until) = match passed {
                 Passed::Attributes {
                     object,
                     behind: None,
                     ..
-                } => self.forget_attributes(*object),
+                } => {
+                    self.forget_attributes(*object);
+                    continue;
+                }
                 Passed::Attributes {
                     object,
                     behind: Some(directory),
                     until,
-                    ..
-                } => add(*directory, CacheItem::Attributes(*object), *until),
+                } => (directory, CacheItem::Attributes(*object), until),
                 Passed::Name {
                     directory,
                     name,
                     until,
-                } => add(*directory, CacheItem::Name(name.clone()), *until),
-            }
+                } => (directory, CacheItem::Name(name.clone()), until),
+            };
+            last = last.max(Some(*until));
+            jobs.push(job(*directory, item, &names));
         }
-        let Some(until) = last else {
+        if jobs.is_empty() {
             return;
-        };
-        *lock(&batch.left) = jobs.len();
+        }
         self.put(jobs);
-        batch.wait(until);
+        pages.wait(Instant::now() + PATIENCE);
+        if let Some(until) = last {
+            names.wait(until);
+        }
     }
 
     fn put(&self, jobs: Vec<Job>) {

@@ -198,7 +198,6 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
                     object,
                     behind: None,
                     until,
-                    leased_until: until,
                 });
             (self.recalled)(&attributes.collect::<Vec<_>>());
             // If something cannot be forgotten now, it may be used until its time is over, and all leases of

@@ -147,7 +147,6 @@ impl Leases {
                 object: *object,
                 behind: None,
                 until,
-                leased_until: until,
             };
             (self.recalled)(&objects.iter().map(attributes).collect::<Vec<_>>());
         }

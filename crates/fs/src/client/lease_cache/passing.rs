@@ -56,8 +56,6 @@ pub enum Passed {
         behind: Option<ObjectId>,
         /// When they expire in any case.
         until: Instant,
-        /// When their lease ends in any case, also if they were not passed on.
-        leased_until: Instant,
     },
     /// A name in a directory.
     Name {
@@ -160,7 +158,6 @@ impl LeaseCache {
             object,
             behind: state.unsettled.get(&object).copied(),
             until: now,
-            leased_until: now,
         }));
         passed
     }
@@ -210,22 +207,16 @@ impl LeaseCache {
         state.late.retain(|_, until| *until > now);
         let mut passed = Vec::new();
         for on in leases {
-            let leased_until = match on {
-                Leased::Attributes(object) => state.nodes.get(object).map(|cached| cached.until),
-                Leased::Entry(..) => None,
-            };
             let is_directory = state.end(self.place(on), on);
             match on {
                 Leased::Attributes(object) => {
                     if is_directory || state.contention.knows(*object) {
                         state.contention.note_others(*object, now);
                     }
-                    let until = state.passed_on.get(object).copied().unwrap_or(now);
                     passed.push(Passed::Attributes {
                         object: *object,
                         behind: state.unsettled.get(object).copied(),
-                        until,
-                        leased_until: leased_until.map_or(until, |leased| leased.max(until)),
+                        until: state.passed_on.get(object).copied().unwrap_or(now),
                     });
                 }
                 Leased::Entry(directory, name) => {

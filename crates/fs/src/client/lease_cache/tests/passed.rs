@@ -66,7 +66,6 @@ fn names_are_good_for_as_long_as_their_leases() {
             object: X,
             behind: Some(ROOT),
             until,
-            leased_until: until,
         },
     ];
     let leases = [Leased::Entry(ROOT, b"x".into()), Leased::Attributes(X)];
@@ -219,7 +218,6 @@ fn what_is_passed_on_too_late_is_taken_back() {
             object: X,
             behind: Some(ROOT),
             until: now,
-            leased_until: now,
         },
     ];
     assert_eq!(cache.take_back(&x, now), expected);
