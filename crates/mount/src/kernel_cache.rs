@@ -104,11 +104,14 @@ impl KernelCache {
         };
         let mut jobs = Vec::new();
         let mut last: Option<Instant> = None;
+        // Nothing waits for what a change of the mount's own makes outdated, as that is over already: it holds pages itself.
+        let (mut wanted, patience) = (None, Instant::now() + PATIENCE);
         for passed in passed {
-            if let Passed::Attributes { object, .. } = passed
+            if let Passed::Attributes { object, until, .. } = passed
                 && let Some(tail) = tail(*object)
             {
                 jobs.push(job(*object, CacheItem::Pages(tail), &pages));
+                wanted = wanted.max(Some(*until.min(&patience)));
             }
             let (directory, item, until) = match passed {
                 Passed::Attributes {
@@ -137,9 +140,10 @@ impl KernelCache {
             return;
         }
         self.put(jobs);
-        pages.wait(Instant::now() + PATIENCE);
-        if let Some(until) = last {
-            names.wait(until);
+        for (batch, until) in [(pages, wanted), (names, last)] {
+            if let Some(until) = until {
+                batch.wait(until);
+            }
         }
     }
 

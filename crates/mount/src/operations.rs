@@ -455,23 +455,28 @@ impl Mounted {
             return read();
         }
         // The kernel keeps the file's end with zeros behind it, and must be told when the file grows: the end has to be read under a lease, after its place is noted.
-        let size = |(node, _): (Node, _)| node.attributes.size;
-        let from = match self.caches.node(object).map(size) {
-            Some(size) if size >= end => end,
-            Some(size) => size.max(offset),
-            None => offset,
-        };
-        if from < end {
-            self.caches.note_tail(object, from..end);
+        let size = self
+            .caches
+            .node(object)
+            .map(|(node, _)| node.attributes.size);
+        let ends = size.is_some_and(|size| size < end);
+        if let Some(size) = size.filter(|_| ends) {
+            self.caches.note_tail(object, size.max(offset)..end);
         }
-        let is_leased = self.caches.node(object).is_some();
+        let is_known = ends && self.caches.node(object).is_some();
         let (buffer, count) = read()?;
-        // None is granted if the server grants none at all, or a change waits for other leases.
-        let has_lease = || matches!(self.node(object), Ok((_, Some(_))));
-        if count == len || is_leased || !has_lease() {
+        if count == len || is_known {
             return Ok((buffer, count));
         }
+        let tail = offset + count as u64..end;
+        self.caches.note_tail(object, tail.clone());
+        match self.node(object) {
+            Ok((node, Some(_))) if node.attributes.size != tail.start => {}
+            // The file has not grown since, or there is no lease: the server grants none, or a change waits for those of others.
+            _ => return Ok((buffer, count)),
+        }
         drop(buffer);
+        self.caches.note_tail(object, tail);
         read()
     }
 

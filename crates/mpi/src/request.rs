@@ -506,10 +506,12 @@ impl Process {
     /// Makes some progress. The schedule is still in progress if nothing has come since this process has last looked at it.
     #[inline(never)]
     fn test_one_schedule(&mut self, at: u32) -> Tested {
-        let is_pending = self.only_schedules_need_polls()
-            && !self.endpoint.poll()
-            && self.schedules.has_no_news(at, self.endpoint.event_count());
-        match is_pending {
+        if !self.only_schedules_need_polls() || self.endpoint.poll() {
+            return Tested::Unknown;
+        }
+        // What another call has found, and left.
+        self.advance_schedules();
+        match self.schedules.has_no_news(at, self.endpoint.event_count()) {
             true => Tested::Pending,
             false => Tested::Unknown,
         }

@@ -3,10 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
-use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
-use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -381,41 +379,6 @@ fn content_is_kept_from_one_open_to_the_next_until_somebody_writes() {
 }
 
 /// Both have the same directory locked in the kernel while their changes wait for each other's leases.
-/// Programs read on at the end of a file, as `tail -f` does, to which another mount appends. The kernel fills the last page with zeros, and shows them to a program if it learns
-/// of the file's new size before it has dropped the page.
-#[test]
-fn readers_at_the_end_of_a_file_that_grows_see_no_zeros() {
-    if !can_mount() {
-        return;
-    }
-    let stand = Stand::new();
-    let (one, two) = (Mounted::new(&stand), Mounted::new(&stand));
-    let line = b"what is written has no zeros\n";
-    const LINES: usize = 2000;
-    let mut log = fs::File::create(two.at("log")).unwrap();
-    let follow = || {
-        let mut file = fs::File::open(one.at("log")).unwrap();
-        let (mut buffer, mut seen) = ([0; 1 << 16], 0);
-        while seen < LINES * line.len() {
-            let count = file.read(&mut buffer).unwrap();
-            let zeros = buffer[..count].iter().filter(|byte| **byte == 0).count();
-            assert_eq!(zeros, 0, "of {count} bytes from {seen} on");
-            seen += count;
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
-    std::thread::scope(|scope| {
-        let followers = [(); 2].map(|()| scope.spawn(follow));
-        for _ in 0..LINES {
-            log.write_all(line).unwrap();
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        for follower in followers {
-            follower.join().unwrap();
-        }
-    });
-}
-
 #[test]
 fn mounts_that_change_one_directory_at_the_same_time_do_not_block_each_other() {
     if !can_mount() {
