@@ -1,11 +1,11 @@
 //! Has the kernel forget what it caches of attributes and names, and the last pages of files.
 //!
 //! Where a file ends, the kernel fills the page with zeros. When it learns that the file has grown, it sets the size before it drops that page, and may wait for a request to read another page
-//! meanwhile: a program that reads just then gets the zeros as content (seen on Linux 6.18, with any file system in user space). So it is told to drop the page before it can learn of the size.
+//! meanwhile: a program that reads just then gets the zeros as content (seen on Linux 6.18, also with a file system of libfuse's). So it is told to drop the page before it can learn of the size.
 //!
 //! It forgets attributes at once. It drops a page once a request to read it is done, and forgets a name under the lock of the name's directory, which a request of this mount may hold that itself
 //! waits for another mount to forget something: so threads of their own do that, and the caller waits
-//! for them no longer than the kernel would go by the name anyway.
+//! for them no longer than the kernel would go by the name anyway, and for pages not much longer than a read takes.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
@@ -178,7 +178,7 @@ impl Queue {
         while let Some(job) = self.next() {
             let forget_name = |name: &[u8]| {
                 let directory = INodeNo(job.locked.0);
-                note(notifier.inval_entry(directory, OsStr::from_bytes(name)));
+                log_failure(notifier.inval_entry(directory, OsStr::from_bytes(name)));
             };
             match &job.item {
                 CacheItem::Name(name) => forget_name(name),
@@ -189,7 +189,7 @@ impl Queue {
                 CacheItem::Pages(pages) => {
                     let len = pages.end.saturating_sub(pages.start);
                     let (start, len) = (pages.start as i64, len.max(1) as i64);
-                    note(notifier.inval_inode(INodeNo(job.locked.0), start, len));
+                    log_failure(notifier.inval_inode(INodeNo(job.locked.0), start, len));
                 }
             }
             job.batch.end_one();
@@ -249,10 +249,10 @@ impl Batch {
 }
 
 fn forget_attributes(notifier: &Notifier, object: ObjectId) {
-    note(notifier.inval_inode(INodeNo(object.0), -1, 0));
+    log_failure(notifier.inval_inode(INodeNo(object.0), -1, 0));
 }
 
-fn note(told: std::io::Result<()>) {
+fn log_failure(told: std::io::Result<()>) {
     if let Err(error) = told {
         // The mount is at its end.
         tracing::debug!(%error, "the kernel forgets nothing");

@@ -87,7 +87,7 @@ pub(crate) unsafe fn test(
         let tested = {
             let mut inside = Inside::enter()?;
             let (process, _) = inside.parts()?;
-            process.test_one_message(handle, !status.is_null())
+            process.test_one_request(handle, !status.is_null())
         };
         match tested {
             Tested::Done(known) => {

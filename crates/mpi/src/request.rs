@@ -476,7 +476,7 @@ impl Process {
     /// Tests a request of a message or a collective operation. If it is in progress, and no other operations need progress, makes some; for a message it ends when that is done. The
     /// status is empty unless it is `wanted`.
     #[inline]
-    pub fn test_one_message(&mut self, handle: usize, wanted: bool) -> Tested {
+    pub fn test_one_request(&mut self, handle: usize, wanted: bool) -> Tested {
         let pending = match self.requests.find(handle) {
             Some(&Request::Message(pending)) => pending,
             Some(&Request::Collective(at, _)) => return self.test_one_schedule(at),

@@ -238,9 +238,9 @@ impl Schedules {
 
     /// Whether nothing has come since this process has last looked at a schedule in progress, if there were so many events, and nothing else is to be done for schedules.
     pub(crate) fn has_no_news(&mut self, at: u32, events: u64) -> bool {
-        let is_all = self.calls.is_empty() && self.orphans.is_empty();
+        let nothing_else = self.calls.is_empty() && self.orphans.is_empty();
         let schedule = self.get_mut(at);
-        is_all && schedule.is_some_and(|it| !it.is_done && it.looks.has_no_news(events))
+        nothing_else && schedule.is_some_and(|it| !it.is_done && it.looks.has_no_news(events))
     }
 
     /// Whether a schedule is the only operation in progress.

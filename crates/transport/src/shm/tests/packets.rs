@@ -55,8 +55,9 @@ fn looks_find_that_nothing_has_come_and_that_something_has() {
     let in_vain = (0..2 * SOCKET_POLLS).filter(|_| server.shm.finds_nothing(Instant::now()));
     assert!((in_vain.count() as u64) < SOCKET_POLLS);
     assert!(!server.poll());
-    let in_vain = (1..SOCKET_POLLS).filter(|_| server.shm.finds_nothing(Instant::now()));
-    assert_eq!(in_vain.count() as u64, SOCKET_POLLS - 1);
+    // The sockets are not due yet with the look after these.
+    let in_vain = (2..SOCKET_POLLS).filter(|_| server.shm.finds_nothing(Instant::now()));
+    assert_eq!(in_vain.count() as u64, SOCKET_POLLS - 2);
     met.client.shm.send(to_server, &[b"news"]).unwrap();
     assert!(!met.server.shm.finds_nothing(Instant::now()));
     assert!(met.server.poll());
