@@ -12,19 +12,20 @@ const SEEK_HOLE: i32 = 4;
 
 impl Mounted {
     /// Reserves room for a part of a file, zeros it or punches a hole into it, depending on the flags. `drop_privileges` clears the file's
-    /// set-user-ID and set-group-ID bits.
+    /// set-user-ID and set-group-ID bits. Returns whether the file may have grown.
     pub(crate) fn allocate(
         &self,
         object: ObjectId,
         part: Region,
         flags: i32,
         drop_privileges: bool,
-    ) -> Outcome {
+    ) -> Outcome<bool> {
         let (what, keep_size) = Allocation::of_flags(flags).ok_or(Failed(Errno::EOPNOTSUPP))?;
         self.with_file(object, |client, file| {
             self.changing_again(drop_privileges, client, file, |client, file| {
                 client.allocate_part(file, part, what, keep_size)
-            })
+            })?;
+            Ok(!keep_size)
         })
     }
 

@@ -4,7 +4,9 @@
 //! it may be about to learn of. These it gets only with a reply with which it deals under the lock of the directory, as it does with the first one about a name,
 //! with that about a missing one, and with that to a change; then it is told under the same lock. All other attributes are cached in this process: the kernel asks for them each time, which costs no request to a server.
 
+use std::io;
 use std::ops::Range;
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,8 +19,13 @@ use causeway_wire::fs::{Node, ObjectId, Place};
 use fuser::Notifier;
 
 use crate::clients::User;
+use crate::file_end::FileEnd;
 use crate::inodes::Inodes;
 use crate::kernel_cache::KernelCache;
+
+/// How long a recall waits until the ends of files are dropped. A request to read them may be behind others of this mount that wait, as another mount carries out a recall; what is not
+/// dropped by then, the kernel drops before it learns of another size.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// What a name stands for, and whether its attributes were cached when they were read.
 type Target = (ObjectId, Option<CacheStamp>);
@@ -62,6 +69,49 @@ impl Ended {
     }
 }
 
+/// Has the kernel forget what was passed on to it, and drop the ends of files that others change.
+fn forget(kernel: &KernelCache, inodes: &Arc<Inodes>, passed: &[Passed]) {
+    let now = Instant::now();
+    let mut pages = Vec::new();
+    for passed in passed {
+        // A change of the mount's own is over already.
+        if let Passed::Attributes { object, until, .. } = passed
+            && until.is_none_or(|until| until > now)
+        {
+            inodes.note_recall(*object, now);
+            let bytes = inodes.with_end(*object, FileEnd::note_recall).flatten();
+            pages.extend(bytes.map(|bytes| (*object, bytes)));
+        }
+    }
+    if pages.is_empty() {
+        return kernel.forget(passed);
+    }
+    let (done, dropped) = channel();
+    drop_ends(kernel, inodes, pages, move || {
+        // Nobody may wait any more.
+        let _ = done.send(());
+    });
+    kernel.forget(passed);
+    let _ = dropped.recv_timeout(PATIENCE.saturating_sub(now.elapsed()));
+}
+
+/// Has the kernel drop the ends of files, each with these bytes, and calls `then` when it has.
+fn drop_ends(
+    kernel: &KernelCache,
+    inodes: &Arc<Inodes>,
+    pages: Vec<(ObjectId, Range<u64>)>,
+    then: impl FnOnce() + Send + 'static,
+) {
+    let inodes = Arc::clone(inodes);
+    let files: Vec<ObjectId> = pages.iter().map(|(file, _)| *file).collect();
+    kernel.drop_pages(pages, move || {
+        for file in files {
+            inodes.with_end(file, FileEnd::note_dropped);
+        }
+        then();
+    });
+}
+
 impl Caches {
     /// Connects in the background. `is_private`: the kernel keeps all but the one user away for whom it is mounted.
     pub(crate) fn start(
@@ -74,7 +124,7 @@ impl Caches {
         let (notifier, known) = (Arc::clone(&kernel), Arc::clone(&inodes));
         let recalled = move |passed: &[Passed]| {
             if let Some(kernel) = notifier.get() {
-                kernel.forget(passed, |object| known.take_tail(object));
+                forget(kernel, &known, passed);
             }
         };
         let leases = Leases::start(configuration, options, recalled)?;
@@ -93,9 +143,10 @@ impl Caches {
     }
 
     /// The file system is mounted.
-    pub(crate) fn set_kernel(&self, kernel: Notifier) {
+    pub(crate) fn set_kernel(&self, kernel: Notifier) -> io::Result<()> {
         // It is the first one.
-        let _ = self.kernel.set(KernelCache::new(kernel));
+        let _ = self.kernel.set(KernelCache::start(kernel)?);
+        Ok(())
     }
 
     /// What a name stands for, if that is cached and this user may search the directory for all the server says.
@@ -131,14 +182,44 @@ impl Caches {
             .forget(object, count, || self.leases.note_known(object, false));
     }
 
-    /// The kernel is about to get content of a file that ends within these bytes.
-    pub(crate) fn note_tail(&self, object: ObjectId, tail: Range<u64>) {
-        self.inodes.note_tail(object, tail);
+    /// Calls `with` with what the kernel may know of where a file ends, if it has an inode of the file.
+    pub(crate) fn with_end<T>(
+        &self,
+        file: ObjectId,
+        with: impl FnOnce(&mut FileEnd) -> T,
+    ) -> Option<T> {
+        self.inodes.with_end(file, with)
+    }
+
+    /// Has the kernel drop the ends of files, each with these bytes, and calls `then` when it has.
+    pub(crate) fn drop_ends(
+        &self,
+        pages: Vec<(ObjectId, Range<u64>)>,
+        then: impl FnOnce() + Send + 'static,
+    ) {
+        match self.kernel.get() {
+            Some(kernel) => drop_ends(kernel, &self.inodes, pages, then),
+            // It has none before the file system is mounted.
+            None => then(),
+        }
+    }
+
+    /// Has the kernel drop the content of a file, and calls `then` when it has.
+    pub(crate) fn drop_content(&self, file: ObjectId, then: impl FnOnce() + Send + 'static) {
+        match self.kernel.get() {
+            Some(kernel) => kernel.drop_pages(vec![(file, 0..u64::MAX)], then),
+            None => then(),
+        }
     }
 
     /// The kernel is about to get an access control list of an object.
     pub(crate) fn note_list(&self, object: ObjectId) {
         self.inodes.note_list(object);
+    }
+
+    /// Whether others change an object all the time. The kernel is given no time for its attributes then: when it is told to forget them while it asks for them, it goes by earlier ones.
+    pub(crate) fn is_contended(&self, object: ObjectId) -> bool {
+        self.inodes.is_contended(object, Instant::now())
     }
 
     /// Replies to the kernel, with the time for which it may cache the attributes: as long as the lease is good by which they are cached,
@@ -149,7 +230,7 @@ impl Caches {
         seen: Option<CacheStamp>,
         reply: impl FnOnce(&Duration),
     ) {
-        let seen = seen.filter(|_| self.kernel.get().is_some());
+        let seen = seen.filter(|_| self.kernel.get().is_some() && !self.is_contended(object));
         self.leases.pass_on(object, seen, |time| reply(&time));
     }
 
@@ -162,6 +243,10 @@ impl Caches {
         is_changed: bool,
         reply: impl FnOnce(&EntryTimes),
     ) {
+        let target = target.map(|(object, seen)| {
+            let seen = seen.filter(|_| !self.is_contended(object));
+            (object, seen)
+        });
         let given = target.map(|(object, _)| self.inodes.give(object));
         let is_new = given.is_none_or(|given| given.is_new);
         let entry = PassedEntry {
@@ -192,7 +277,7 @@ impl Caches {
             PassedEntry {
                 directory,
                 name,
-                target: Some(target),
+                target: Some((target.0, target.1.filter(|_| !self.is_contended(target.0)))),
                 is_locked: true,
                 is_made: false,
                 is_private: self.is_private,

@@ -1,10 +1,15 @@
 //! The objects of which the kernel has inodes, as far as it can be told: it may have those for which it was given more names than it has forgotten.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use causeway_wire::fs::ObjectId;
+
+use crate::file_end::FileEnd;
+
+/// How long after a change by another client an object counts as contended. After such a time, a change meets at most one request of the kernel's that is under way.
+const CONTENTION: Duration = Duration::from_millis(500);
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -18,8 +23,9 @@ struct Inode {
     is_proven: bool,
     /// The kernel has asked for an access control list, which it may keep.
     keeps_list: bool,
-    /// Bytes of a file in whose pages the kernel may have set zeros behind the end.
-    tail: Option<Range<u64>>,
+    end: FileEnd,
+    /// When another client last changed the object.
+    recalled: Option<Instant>,
 }
 
 /// What the kernel has of an object of which it is about to be given a name.
@@ -87,19 +93,26 @@ impl Inodes {
         }
     }
 
-    /// The kernel is about to get content of a file that ends within these bytes.
-    pub(crate) fn note_tail(&self, object: ObjectId, tail: Range<u64>) {
+    /// Calls `with` with what the kernel may know of where a file ends, if it has an inode of the file.
+    pub(crate) fn with_end<T>(
+        &self,
+        file: ObjectId,
+        with: impl FnOnce(&mut FileEnd) -> T,
+    ) -> Option<T> {
+        self.lock().get_mut(&file).map(|inode| with(&mut inode.end))
+    }
+
+    /// Another client changes an object.
+    pub(crate) fn note_recall(&self, object: ObjectId, now: Instant) {
         if let Some(inode) = self.lock().get_mut(&object) {
-            inode.tail = Some(match &inode.tail {
-                Some(known) => known.start.min(tail.start)..known.end.max(tail.end),
-                None => tail,
-            });
+            inode.recalled = Some(now);
         }
     }
 
-    /// Returns where the pages are that the kernel is to drop before it learns that a file has grown.
-    pub(crate) fn take_tail(&self, object: ObjectId) -> Option<Range<u64>> {
-        self.lock().get_mut(&object)?.tail.take()
+    /// Whether others change an object all the time.
+    pub(crate) fn is_contended(&self, object: ObjectId, now: Instant) -> bool {
+        let recalled = self.lock().get(&object).and_then(|inode| inode.recalled);
+        recalled.is_some_and(|at| now < at + CONTENTION)
     }
 
     /// The kernel is about to get an access control list of an object.
@@ -150,21 +163,34 @@ mod tests {
     }
 
     #[test]
-    fn the_ends_of_a_file_are_taken_together_and_forgotten_with_it() {
+    fn the_end_of_a_file_is_known_while_its_inode_is() {
         let inodes = Inodes::default();
         let object = ObjectId(7);
-        inodes.note_tail(object, 1..2);
-        assert_eq!(inodes.take_tail(object), None);
+        assert_eq!(inodes.with_end(object, |end| end.tell(5)), None);
         inodes.give(object);
-        for tail in [300..400, 100..200, 150..350] {
-            inodes.note_tail(object, tail);
-        }
-        assert_eq!(inodes.take_tail(object), Some(100..400));
-        assert_eq!(inodes.take_tail(object), None);
-        inodes.note_tail(object, 5..6);
+        let reads = || inodes.with_end(object, |end| end.note_read(5..6, None).is_ok());
+        let grows = || inodes.with_end(object, |end| end.tell(6).is_some());
+        assert_eq!((reads(), grows()), (Some(true), Some(true)));
         inodes.forget(object, 1, || ());
         inodes.give(object);
-        assert_eq!(inodes.take_tail(object), None);
+        assert_eq!(grows(), Some(false));
+    }
+
+    #[test]
+    fn objects_are_contended_while_others_change_them_often() {
+        let inodes = Inodes::default();
+        let object = ObjectId(7);
+        let start = Instant::now();
+        let at = |milliseconds| start + Duration::from_millis(milliseconds);
+        let is_contended = |milliseconds| inodes.is_contended(object, at(milliseconds));
+        inodes.note_recall(object, at(0));
+        assert!(!is_contended(0), "the kernel has no inode");
+        inodes.give(object);
+        assert!(!is_contended(0));
+        inodes.note_recall(object, at(0));
+        assert!(is_contended(499) && !is_contended(500));
+        inodes.note_recall(object, at(400));
+        assert!(is_contended(899) && !is_contended(900));
     }
 
     #[test]

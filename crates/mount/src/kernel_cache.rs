@@ -1,27 +1,23 @@
-//! Has the kernel forget what it caches of attributes and names, and the last pages of files.
+//! Has the kernel forget what it caches of attributes and names, and drop pages of files.
 //!
-//! Where a file ends, the kernel fills the page with zeros. When it learns that the file has grown, it sets the size before it drops that page, and may wait for a request to read another page
-//! meanwhile: a program that reads just then gets the zeros as content (seen on Linux 6.18, also with a file system of libfuse's). So it is told to drop the page before it can learn of the size.
-//!
-//! It forgets attributes at once. It drops a page once a request to read it is done, and forgets a name under the lock of the name's directory, which a request of this mount may hold that itself
-//! waits for another mount to forget something: so threads of their own do that, and the caller waits
-//! for them no longer than the kernel would go by the name anyway, and for pages not much longer than a read takes.
+//! It forgets attributes at once. It drops a page once a request to read or write it is done, and forgets a name under the lock of the name's directory, which a request of this mount may hold that itself
+//! waits for another mount to forget something. No thread that serves the kernel may wait for either: threads of their own do, for names others than for pages, as a reply that waits for pages may hold a
+//! directory's lock. A caller waits for names no longer than the kernel would go by them anyway.
 
 use std::collections::{HashSet, VecDeque};
 use std::ffi::OsStr;
+use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use causeway_fs::client::Passed;
 use causeway_wire::fs::ObjectId;
 use fuser::{INodeNo, Notifier};
 
-/// Most threads: one for each directory whose lock is held, or file that is being read.
+/// Most threads for names, and for pages: one for each directory whose lock is held, and each file whose pages are.
 const MAX_THREADS: usize = 16;
-/// How long a recall waits until pages are dropped. A request to read them may be behind others of this mount that wait, as another mount carries out a recall.
-const PATIENCE: Duration = Duration::from_millis(20);
 /// A name that no object has. That the kernel has nothing to forget of it shows only that it could take the lock of the directory.
 const NO_NAME: &[u8] = b"\x01 no such name";
 
@@ -29,9 +25,11 @@ const NO_NAME: &[u8] = b"\x01 no such name";
 #[derive(Debug)]
 pub(crate) struct KernelCache {
     notifier: Notifier,
-    queue: Arc<Queue>,
+    names: Arc<Queue>,
+    pages: Arc<Queue>,
 }
 
+/// Work for threads that wait for the kernel's locks.
 #[derive(Debug, Default)]
 struct Queue {
     state: Mutex<State>,
@@ -41,19 +39,27 @@ struct Queue {
 #[derive(Debug, Default)]
 struct State {
     jobs: VecDeque<Job>,
-    /// Directories under whose locks threads are working, and files whose pages they wait for.
+    /// Directories for whose locks threads wait, or files for whose pages.
     busy: HashSet<ObjectId>,
     threads: usize,
     idle: usize,
     is_ended: bool,
 }
 
-/// An item that the kernel forgets under the lock of a directory, or of a file's page.
-#[derive(Debug)]
+/// An item that the kernel forgets under the lock of a directory, or of a file's pages.
 struct Job {
     locked: ObjectId,
     item: CacheItem,
-    batch: Arc<Batch>,
+    /// Called when it has forgotten the item.
+    then: Box<dyn FnOnce() + Send>,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut job = formatter.debug_struct("Job");
+        job.field("locked", &self.locked).field("item", &self.item);
+        job.finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -61,7 +67,7 @@ enum CacheItem {
     Name(Vec<u8>),
     /// The attributes of an object that the kernel may be about to learn of.
     Attributes(ObjectId),
-    /// Pages of the file itself.
+    /// Pages of the file itself with these bytes.
     Pages(Range<u64>),
 }
 
@@ -77,11 +83,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl KernelCache {
-    pub(crate) fn new(notifier: Notifier) -> Self {
-        Self {
+    /// Starts a thread for pages; others are started when they are needed.
+    pub(crate) fn start(notifier: Notifier) -> io::Result<Self> {
+        let cache = Self {
             notifier,
-            queue: Arc::default(),
-        }
+            names: Arc::default(),
+            pages: Arc::default(),
+        };
+        cache.start_thread(&cache.pages)?;
+        lock(&cache.pages.state).threads = 1;
+        Ok(cache)
+    }
+
+    fn start_thread(&self, queue: &Arc<Queue>) -> io::Result<()> {
+        let (notifier, queue) = (self.notifier.clone(), Arc::clone(queue));
+        let thread = std::thread::Builder::new().name("forgets".to_owned());
+        thread.spawn(move || queue.run(&notifier)).map(drop)
     }
 
     /// Has the kernel forget an object's attributes. That waits for nothing: no lock of the object is taken, as none of its content is
@@ -90,30 +107,14 @@ impl KernelCache {
         forget_attributes(&self.notifier, object);
     }
 
-    /// Has the kernel forget what was passed on to it, and drop the last pages of files, of which `tail` returns the place. Returns once it has, or goes by none of that any more.
-    pub(crate) fn forget(&self, passed: &[Passed], tail: impl Fn(ObjectId) -> Option<Range<u64>>) {
-        let (pages, names) = (Arc::new(Batch::default()), Arc::new(Batch::default()));
-        let job = |locked: ObjectId, item, batch: &Arc<Batch>| {
-            *lock(&batch.left) += 1;
-            let batch = Arc::clone(batch);
-            Job {
-                locked,
-                item,
-                batch,
-            }
-        };
+    /// Has the kernel forget what was passed on to it. Returns once it has, or goes by none of that any more.
+    pub(crate) fn forget(&self, passed: &[Passed]) {
+        let batch = Arc::new(Batch::default());
         let mut jobs = Vec::new();
         let mut last: Option<Instant> = None;
-        // Nothing waits for what a change of the mount's own makes outdated, as that is over already: it holds pages itself.
-        let (mut wanted, patience) = (None, Instant::now() + PATIENCE);
         for passed in passed {
-            if let Passed::Attributes { object, until, .. } = passed
-                && let Some(tail) = tail(*object)
-            {
-                jobs.push(job(*object, CacheItem::Pages(tail), &pages));
-                wanted = wanted.max(Some(*until.min(&patience)));
-            }
             let (directory, item, until) = match passed {
+                Passed::Attributes { until: None, .. } => continue,
                 Passed::Attributes {
                     object,
                     behind: None,
@@ -125,7 +126,7 @@ impl KernelCache {
                 Passed::Attributes {
                     object,
                     behind: Some(directory),
-                    until,
+                    until: Some(until),
                 } => (directory, CacheItem::Attributes(*object), until),
                 Passed::Name {
                     directory,
@@ -134,42 +135,63 @@ impl KernelCache {
                 } => (directory, CacheItem::Name(name.clone()), until),
             };
             last = last.max(Some(*until));
-            jobs.push(job(*directory, item, &names));
+            *lock(&batch.left) += 1;
+            let batch = Arc::clone(&batch);
+            jobs.push(Job {
+                locked: *directory,
+                item,
+                then: Box::new(move || batch.end_one()),
+            });
         }
-        if jobs.is_empty() {
-            return;
-        }
-        self.put(jobs);
-        for (batch, until) in [(pages, wanted), (names, last)] {
-            if let Some(until) = until {
-                batch.wait(until);
-            }
+        if let Some(until) = last {
+            self.put(&self.names, jobs);
+            batch.wait(until);
         }
     }
 
-    fn put(&self, jobs: Vec<Job>) {
-        let mut state = lock(&self.queue.state);
+    /// Has the kernel drop the pages of files that have these bytes, and calls `then` when it has dropped all of them.
+    pub(crate) fn drop_pages(
+        &self,
+        pages: Vec<(ObjectId, Range<u64>)>,
+        then: impl FnOnce() + Send + 'static,
+    ) {
+        let then = Arc::new(Mutex::new(then));
+        let job = |(file, bytes)| {
+            let then = Arc::clone(&then);
+            Job {
+                locked: file,
+                item: CacheItem::Pages(bytes),
+                then: Box::new(move || call_last(then)),
+            }
+        };
+        let jobs = pages.into_iter().map(job).collect();
+        call_last(then);
+        self.put(&self.pages, jobs);
+    }
+
+    fn put(&self, queue: &Arc<Queue>, jobs: Vec<Job>) {
+        let mut state = lock(&queue.state);
         state.jobs.extend(jobs);
         let wanted = state.jobs.len().saturating_sub(state.idle);
         for _ in 0..wanted.min(MAX_THREADS - state.threads.min(MAX_THREADS)) {
-            let (notifier, queue) = (self.notifier.clone(), Arc::clone(&self.queue));
-            let thread = std::thread::Builder::new().name("forgets-names".to_owned());
-            match thread.spawn(move || queue.run(&notifier)) {
-                Ok(_) => state.threads += 1,
+            match self.start_thread(queue) {
+                Ok(()) => state.threads += 1,
                 Err(error) => {
-                    tracing::warn!(%error, "the kernel goes by names until their time is over");
+                    tracing::warn!(%error, "what the kernel has to forget waits, and names at most until their time is over");
                 }
             }
         }
         drop(state);
-        self.queue.work.notify_all();
+        queue.work.notify_all();
     }
 }
 
 impl Drop for KernelCache {
     fn drop(&mut self) {
-        lock(&self.queue.state).is_ended = true;
-        self.queue.work.notify_all();
+        for queue in [&self.names, &self.pages] {
+            lock(&queue.state).is_ended = true;
+            queue.work.notify_all();
+        }
     }
 }
 
@@ -186,13 +208,15 @@ impl Queue {
                     forget_name(NO_NAME);
                     forget_attributes(notifier, *object);
                 }
-                CacheItem::Pages(pages) => {
-                    let len = pages.end.saturating_sub(pages.start);
-                    let (start, len) = (pages.start as i64, len.max(1) as i64);
+                CacheItem::Pages(bytes) => {
+                    let len = bytes.end.saturating_sub(bytes.start);
+                    // To the kernel, a length of 0 is all that follows.
+                    let [start, len] =
+                        [bytes.start, len].map(|number| i64::try_from(number).unwrap_or(0));
                     log_failure(notifier.inval_inode(INodeNo(job.locked.0), start, len));
                 }
             }
-            job.batch.end_one();
+            (job.then)();
             self.end_job(job.locked);
         }
     }
@@ -245,6 +269,14 @@ impl Batch {
             let waited = self.done.wait_timeout(left, time);
             (left, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+/// Calls a function with which others are done.
+fn call_last(function: Arc<Mutex<impl FnOnce()>>) {
+    if let Some(function) = Arc::into_inner(function) {
+        let function = function.into_inner();
+        function.unwrap_or_else(PoisonError::into_inner)();
     }
 }
 

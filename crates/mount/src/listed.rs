@@ -1,13 +1,9 @@
 //! Listings with what their names stand for, by which the kernel needs no requests about these.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
-
 use causeway_fs::client::{LookedUp, Named};
 use causeway_wire::fs::{Entry, Errno, ObjectId};
-use fuser::{Generation, INodeNo, ReplyDirectoryPlus};
 
-use crate::attributes::{Failed, Outcome, Shown, for_kernel};
+use crate::attributes::{Failed, Outcome, Shown};
 use crate::clients::User;
 use crate::operations::Mounted;
 
@@ -128,42 +124,5 @@ impl Mounted {
                 return Ok(listed);
             }
         }
-    }
-
-    /// Replies with as many of these entries as there is room for.
-    pub(crate) fn reply_listed(
-        &self,
-        directory: ObjectId,
-        listed: &[Listed],
-        mut reply: ReplyDirectoryPlus,
-    ) {
-        let named = listed.iter().filter(|listed| !listed.is_dot);
-        let named = named.map(|listed| (&listed.name[..], &listed.shown));
-        self.reply_with_entries(directory, named, |times| {
-            let mut times = times.iter();
-            let mut given = 0;
-            for listed in listed {
-                let times = match listed.is_dot {
-                    true => None,
-                    false => times.next(),
-                };
-                // The reply has one time for both.
-                let time = times.map(|times| times.name.min(times.attributes));
-                let is_full = reply.add(
-                    INodeNo(listed.shown.object.0),
-                    listed.next,
-                    OsStr::from_bytes(&listed.name),
-                    &time.unwrap_or_default(),
-                    &for_kernel(&listed.shown),
-                    Generation(0),
-                );
-                if is_full {
-                    break;
-                }
-                given += usize::from(!listed.is_dot);
-            }
-            reply.ok();
-            given
-        });
     }
 }

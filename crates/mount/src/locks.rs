@@ -17,7 +17,6 @@ use causeway_fs::client::{CacheStamp, EntryTimes, LockOwner};
 use causeway_wire::fs::{Errno, Lock, LockFamily, LockHolder, LockRange, ObjectId};
 
 use crate::attributes::{Failed, Outcome, Shown};
-use crate::forgotten::Forgotten;
 use crate::operations::Mounted;
 use crate::signals::Waiting;
 
@@ -297,17 +296,7 @@ impl Mounted {
         if let Some(shared) = self.files.get(object) {
             shared.forget_content();
         }
-        let forgotten = Forgotten {
-            object,
-            then: Box::new(then),
-        };
-        let sent = match self.forgets.get() {
-            Some(kernel) => kernel.send(forgotten).map_err(|unsent| unsent.0),
-            None => Err(forgotten),
-        };
-        if let Err(unsent) = sent {
-            (unsent.then)();
-        }
+        self.caches.drop_content(object, then);
     }
 }
 

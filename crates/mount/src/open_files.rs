@@ -172,18 +172,34 @@ impl OpenFiles {
         access: Access,
         may_bypass_cache: bool,
     ) -> (Shared, bool) {
+        self.open_with(object, access, |open| {
+            access.appends
+                || may_bypass_cache
+                    && match access.reads {
+                        true => open.writers > 0,
+                        false => open.readers == 0,
+                    }
+        })
+    }
+
+    /// Adds a handle by which a program reads past the kernel's cache.
+    pub(crate) fn open_uncached(&self, object: ObjectId, access: Access) -> Shared {
+        self.open_with(object, access, |_| true).0
+    }
+
+    fn open_with(
+        &self,
+        object: ObjectId,
+        access: Access,
+        is_uncached: impl FnOnce(&Open) -> bool,
+    ) -> (Shared, bool) {
         let mut known = self.lock();
         let Known { open, unsynced } = &mut *known;
         let open = open.entry(object).or_insert_with(|| Open {
             file: Arc::new(SharedFile::after(unsynced.take(object, Instant::now()))),
             ..Open::default()
         });
-        let is_uncached = access.appends
-            || may_bypass_cache
-                && match access.reads {
-                    true => open.writers > 0,
-                    false => open.readers == 0,
-                };
+        let is_uncached = is_uncached(open);
         open.handles += 1;
         if let Some(count) = open.count(access, is_uncached) {
             *count += 1;

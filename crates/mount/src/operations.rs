@@ -1,8 +1,7 @@
 //! The operations behind the kernel's requests: each is one or a few calls of the client library.
 
 use std::collections::HashMap;
-use std::sync::mpsc::Sender;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::Error;
 use causeway_fs::client::{CacheStamp, Client, CreateOptions, File, Named, Space, Unsynced};
@@ -16,7 +15,6 @@ use crate::buffers::{Buffer, Buffers};
 use crate::caches::Caches;
 use crate::clients::{Clients, User};
 use crate::contents::Contents;
-use crate::forgotten::Forgotten;
 use crate::listing::{DOTS, Listing};
 use crate::lock_handles::LockHandles;
 use crate::open_files::{Access, Handle, OpenFiles, Shared};
@@ -41,8 +39,6 @@ pub(crate) struct Mounted {
     pub(crate) waits: Arc<Waits>,
     /// The handles by which programs have taken locks.
     pub(crate) lock_handles: LockHandles,
-    /// Sends files to the thread that has the kernel drop cached pages, once the file system is mounted.
-    pub(crate) forgets: OnceLock<Sender<Forgotten>>,
 }
 
 #[derive(Default)]
@@ -74,7 +70,6 @@ impl Mounted {
             ahead: Ahead::default(),
             waits: Arc::default(),
             lock_handles: LockHandles::default(),
-            forgets: OnceLock::new(),
         }
     }
 
@@ -370,7 +365,12 @@ impl Mounted {
         drop_privileges: bool,
     ) -> Outcome<bool> {
         self.caches.note_known(object);
-        let (shared, is_uncached) = self.files.open(object, access, may_bypass_cache);
+        // Of a file that others change all the time the kernel would have to drop pages all the time, too.
+        let is_contended = may_bypass_cache && !access.writes && self.caches.is_contended(object);
+        let (shared, is_uncached) = match is_contended {
+            true => (self.files.open_uncached(object, access), true),
+            false => self.files.open(object, access, may_bypass_cache),
+        };
         let opened = self.clients.of_file(object, |client| {
             let mut known = shared.lock();
             let file = known_file(client, &mut known, object, true)?;
@@ -427,21 +427,21 @@ impl Mounted {
         done
     }
 
-    /// Reads up to `len` bytes by a handle; returns a buffer that begins with them, and their number.
+    /// Reads up to `len` bytes by a handle; returns a buffer that begins with them, and their number. `is_cached`: the kernel keeps them.
     pub(crate) fn read(
         &self,
         object: ObjectId,
         handle: u64,
-        offset: u64,
-        len: usize,
+        (offset, len): (u64, usize),
+        is_cached: bool,
     ) -> Outcome<(Buffer<'_>, usize)> {
         if let Some((object, era)) = self.contents.dropped(handle) {
             self.caches.note_content(object, era);
         }
-        let end = offset.saturating_add(len as u64);
-        let read = || {
-            let number = self.clients.number(object);
-            self.with_file(object, |client, file| {
+        let number = self.clients.number(object);
+        let mut failed = None;
+        loop {
+            let (buffer, count) = self.with_file(object, |client, file| {
                 let buffer = self.buffers.take(number, client, len)?;
                 let region = Region {
                     offset,
@@ -449,35 +449,17 @@ impl Mounted {
                 };
                 let count = client.read_list(file, &[region], &[buffer.first(len)])?;
                 Ok((buffer, count as usize))
-            })
-        };
-        if Handle(handle).is_uncached() {
-            return read();
+            })?;
+            if !is_cached || count == len {
+                return Ok((buffer, count));
+            }
+            let behind = offset.saturating_add(count as u64)..offset.saturating_add(len as u64);
+            let noted = (self.caches).with_end(object, |end| end.note_read(behind, failed));
+            match noted {
+                Some(Err(size)) => failed = Some(size),
+                Some(Ok(())) | None => return Ok((buffer, count)),
+            }
         }
-        // The kernel keeps the file's end with zeros behind it, and must be told when the file grows: the end has to be read under a lease, after its place is noted.
-        let size = self
-            .caches
-            .node(object)
-            .map(|(node, _)| node.attributes.size);
-        let ends = size.is_some_and(|size| size < end);
-        if let Some(size) = size.filter(|_| ends) {
-            self.caches.note_tail(object, size.max(offset)..end);
-        }
-        let is_known = ends && self.caches.node(object).is_some();
-        let (buffer, count) = read()?;
-        if count == len || is_known {
-            return Ok((buffer, count));
-        }
-        let tail = offset + count as u64..end;
-        self.caches.note_tail(object, tail.clone());
-        match self.node(object) {
-            Ok((node, Some(_))) if node.attributes.size != tail.start => {}
-            // The file has not grown since, or there is no lease: the server grants none, or a change waits for those of others.
-            _ => return Ok((buffer, count)),
-        }
-        drop(buffer);
-        self.caches.note_tail(object, tail);
-        read()
     }
 
     /// Writes at an offset or, without one, at the end, wherever other clients move that to. `drop_privileges` clears the set-user-ID and

@@ -9,10 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::SystemTime;
 
-use causeway_fs::client::EntryTimes;
-use causeway_wire::fs::{
-    Errno as WireErrno, Kind, LockFamily, MAX_NAME_BYTES, ObjectId, Place, Region, SetAttributes,
-};
+use causeway_wire::fs::{Kind, LockFamily, MAX_NAME_BYTES, ObjectId, Place, Region, SetAttributes};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -20,13 +17,14 @@ use fuser::{
     ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow, WriteFlags,
 };
 
-use crate::attributes::{Failed, Outcome, Shown, file_type, for_kernel, timestamp};
+use crate::attributes::{Outcome, file_type, for_kernel, timestamp};
 use crate::buffers::BUFFER_BYTES;
 use crate::clients::User;
 use crate::lock_flags::LockFlags;
 use crate::locks::KernelLock;
 use crate::open_files::{Access, Handle};
 use crate::operations::{Mounted, New};
+use crate::replies::name_in;
 use crate::xattrs::XattrReply;
 
 /// Most bytes of one read or write.
@@ -91,15 +89,6 @@ fn mode_bits(mode: u32) -> u16 {
     (mode & 0o7777) as u16
 }
 
-fn entry(times: &EntryTimes, shown: &Shown, reply: ReplyEntry) {
-    reply.entry_with_ttls(
-        &times.attributes,
-        &times.name,
-        &for_kernel(shown),
-        Generation(0),
-    );
-}
-
 fn reply_empty(outcome: Outcome, reply: ReplyEmpty) {
     match outcome {
         Ok(()) => reply.ok(),
@@ -116,34 +105,6 @@ fn reply_sized(outcome: Outcome<XattrReply>, reply: ReplyXattr) {
 }
 
 impl RequestHandler {
-    /// Replies with what has got a name.
-    fn reply_made(
-        &self,
-        (parent, name): (INodeNo, &OsStr),
-        outcome: Outcome<Shown>,
-        reply: ReplyEntry,
-    ) {
-        let name = (object(parent), name.as_bytes());
-        match outcome {
-            Ok(shown) => {
-                self.mounted
-                    .reply_with_entry(name, Some(&shown), true, |times| {
-                        entry(times, &shown, reply);
-                    });
-            }
-            Err(failed) => reply.error(failed.into()),
-        }
-    }
-
-    fn reply_attributes(&self, outcome: Outcome<Shown>, reply: ReplyAttr) {
-        match outcome {
-            Ok(shown) => {
-                (self.mounted).reply_with(&shown, |time| reply.attr(time, &for_kernel(&shown)))
-            }
-            Err(failed) => reply.error(failed.into()),
-        }
-    }
-
     /// Replies to a request that has given objects other names.
     fn reply_renamed(&self, names: &[(Place, Place)], outcome: Outcome, reply: ReplyEmpty) {
         match outcome {
@@ -236,21 +197,11 @@ impl Filesystem for RequestHandler {
     }
 
     fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let name = (object(parent), name.as_bytes());
-        let mounted = &self.mounted;
-        match mounted.lookup(user(request), name.0, name.1) {
-            Ok(shown) => mounted.reply_with_entry(name, Some(&shown), false, |times| {
-                entry(times, &shown, reply);
-            }),
-            Err(Failed(errno)) if errno == WireErrno::ENOENT => {
-                mounted.reply_with_entry(name, None, false, |times| match times.name.is_zero() {
-                    true => reply.error(Errno::ENOENT),
-                    // An entry without an object is that of a missing name.
-                    false => entry(times, &Shown::NOTHING, reply),
-                });
-            }
-            Err(failed) => reply.error(failed.into()),
-        }
+        let found = self
+            .mounted
+            .lookup(user(request), object(parent), name.as_bytes());
+        self.mounted
+            .reply_looked_up(name_in(parent, name), found, reply);
     }
 
     fn forget(&self, _: &Request, inode: INodeNo, count: u64) {
@@ -261,7 +212,7 @@ impl Filesystem for RequestHandler {
         // The kernel names a handle before it reads by it, and not for `stat` and `fstat`. It reads nothing behind the size.
         let checked = by.map_or(Ok(()), |_| self.mounted.check_locks(object(inode)));
         let attributes = checked.and_then(|()| self.mounted.attributes(object(inode)));
-        self.reply_attributes(attributes, reply);
+        self.mounted.reply_attributes(attributes, reply);
     }
 
     fn setattr(
@@ -291,7 +242,11 @@ impl Filesystem for RequestHandler {
             distribution: None,
         };
         let size = size.map(|size| (size, may_lose_privileges(request)));
-        self.reply_attributes(self.mounted.change(object(inode), size, set), reply);
+        let changed = self.mounted.change(object(inode), size, set);
+        match size {
+            Some(_) => self.mounted.reply_resized(changed, reply),
+            None => self.mounted.reply_attributes(changed, reply),
+        }
     }
 
     fn readlink(&self, _: &Request, inode: INodeNo, reply: ReplyData) {
@@ -325,7 +280,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(maker(request, umask), object(parent), name.as_bytes(), &new);
-        self.reply_made((parent, name), made, reply);
+        self.mounted.reply_made(name_in(parent, name), made, reply);
     }
 
     fn mkdir(
@@ -343,7 +298,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(maker(request, umask), object(parent), name.as_bytes(), &new);
-        self.reply_made((parent, name), made, reply);
+        self.mounted.reply_made(name_in(parent, name), made, reply);
     }
 
     fn symlink(
@@ -359,7 +314,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        self.reply_made((parent, name), made, reply);
+        self.mounted.reply_made(name_in(parent, name), made, reply);
     }
 
     fn link(
@@ -374,7 +329,7 @@ impl Filesystem for RequestHandler {
         let made = self
             .mounted
             .make(user(request), object(parent), name.as_bytes(), &new);
-        self.reply_made((parent, name), made, reply);
+        self.mounted.reply_made(name_in(parent, name), made, reply);
     }
 
     fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
@@ -484,11 +439,14 @@ impl Filesystem for RequestHandler {
         offset: u64,
         size: u32,
         _: OpenFlags,
-        _: Option<LockOwner>,
+        owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
         let size = size.min(MAX_TRANSFER) as usize;
-        match self.mounted.read(object(inode), handle.0, offset, size) {
+        // The kernel names the reader unless it reads for its cache.
+        let is_cached = owner.is_none();
+        let read = (self.mounted).read(object(inode), handle.0, (offset, size), is_cached);
+        match read {
             Ok((buffer, count)) => buffer.pass_on(count, |bytes| reply.data(bytes)),
             Err(failed) => reply.error(failed.into()),
         }
@@ -512,16 +470,26 @@ impl Filesystem for RequestHandler {
         // opened the file.
         let is_own = handle.is_uncached() && !write_flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         let appends = is_own && handle.access().appends && flags.0 & O_APPEND != 0;
-        let offset = (!appends).then_some(offset);
+        let place = (!appends).then_some(offset);
         let drop_privileges = write_flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
-        let written = self.mounted.write(object, offset, data, drop_privileges);
+        let written = self.mounted.write(object, place, data, drop_privileges);
         // Of what goes past its cache the kernel requests no sync.
         let written = written.and_then(|()| match is_own && flags.0 & O_DSYNC != 0 {
             true => self.mounted.sync(object),
             false => Ok(()),
         });
         match written {
-            Ok(()) => reply.written(data.len() as u32),
+            Ok(()) => {
+                let bytes = offset..offset.saturating_add(data.len() as u64);
+                let reply = move || reply.written((bytes.end - bytes.start) as u32);
+                match is_own {
+                    true => self.mounted.reply_written_past(object, bytes.end, reply),
+                    false => {
+                        self.mounted.note_written(object, bytes);
+                        reply();
+                    }
+                }
+            }
             Err(failed) => reply.error(failed.into()),
         }
     }
@@ -672,7 +640,7 @@ impl Filesystem for RequestHandler {
             Ok(listed) => listed,
             Err(failed) => return reply.error(failed.into()),
         };
-        self.mounted.reply_listed(directory, &listed, reply);
+        self.mounted.reply_listed(directory, listed, reply);
     }
 
     fn releasedir(
@@ -704,7 +672,11 @@ impl Filesystem for RequestHandler {
         let allocated =
             self.mounted
                 .allocate(object(inode), part, flags, may_lose_privileges(request));
-        reply_empty(allocated, reply);
+        if allocated == Ok(true) {
+            self.mounted
+                .note_written(object(inode), offset..offset.saturating_add(length));
+        }
+        reply_empty(allocated.map(drop), reply);
     }
 
     fn lseek(

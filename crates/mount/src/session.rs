@@ -19,7 +19,6 @@ use rustix::mount::UnmountFlags;
 
 use crate::caches::Caches;
 use crate::clients::Clients;
-use crate::forgotten::forget_by;
 use crate::lock_flags::LockFlags;
 use crate::locks::{forget_at_loss, watch_signals};
 use crate::operations::Mounted;
@@ -232,9 +231,7 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         let refused = |error| refused(what(), &error);
         let session = fuser::Session::new(handler, directory, &config).map_err(refused)?;
         let kernel = session.notifier();
-        // It is the first one.
-        let _ = mounted.forgets.set(forget_by(kernel.clone()).doing(what)?);
-        mounted.caches.set_kernel(kernel);
+        mounted.caches.set_kernel(kernel).doing(what)?;
         let session = session.spawn().map_err(refused)?;
         *serving = Some(Served { entry: None });
         session

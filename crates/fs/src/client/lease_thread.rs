@@ -197,7 +197,7 @@ impl<F: Fn(&[Passed])> LeaseThread<'_, F> {
                 .map(|object| Passed::Attributes {
                     object,
                     behind: None,
-                    until,
+                    until: Some(until),
                 });
             (self.recalled)(&attributes.collect::<Vec<_>>());
             // If something cannot be forgotten now, it may be used until its time is over, and all leases of

@@ -146,7 +146,7 @@ impl Leases {
             let attributes = |object: &ObjectId| Passed::Attributes {
                 object: *object,
                 behind: None,
-                until,
+                until: Some(until),
             };
             (self.recalled)(&objects.iter().map(attributes).collect::<Vec<_>>());
         }

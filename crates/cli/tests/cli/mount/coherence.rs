@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rustix::process::Signal;
 
@@ -376,6 +379,59 @@ fn content_is_kept_from_one_open_to_the_next_until_somebody_writes() {
         drop(file);
         assert!(fs::read(&reader).unwrap() == content(round + 1));
     }
+}
+
+/// A program follows a log, as `tail -f` does, to which another mount appends; then one opens it again and again. The kernel fills the last page with zeros, and shows them to a program if it learns of the
+/// file's new size before it has dropped the page. It goes by an earlier size if it is told to forget one for which it is asking.
+#[test]
+fn readers_of_a_file_that_grows_see_all_of_it_and_nothing_else() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let (one, two) = (Mounted::new(&stand), Mounted::new(&stand));
+    let line = b"what is written has no zeros\n";
+    const LINES: usize = 1500;
+    let mut log = fs::File::create(two.at("log")).unwrap();
+    let written = AtomicUsize::new(0);
+    let mut append = || {
+        for _ in 0..LINES {
+            log.write_all(line).unwrap();
+            written.fetch_add(line.len(), Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let is_written = |bytes: &[u8], from: usize| {
+        let expected = line.iter().cycle().skip(from % line.len());
+        assert!(
+            bytes.iter().eq(expected.take(bytes.len())),
+            "{} bytes from {from} on",
+            bytes.len()
+        );
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut file = fs::File::open(one.at("log")).unwrap();
+            let (mut buffer, mut seen) = ([0; 1 << 16], 0);
+            while seen < LINES * line.len() {
+                let count = file.read(&mut buffer).unwrap();
+                is_written(&buffer[..count], seen);
+                seen += count;
+            }
+        });
+        append();
+    });
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while written.load(Ordering::SeqCst) < 2 * LINES * line.len() {
+                let before = written.load(Ordering::SeqCst);
+                let content = fs::read(one.at("log")).unwrap();
+                is_written(&content, 0);
+                assert!(content.len() >= before, "{} of {before}", content.len());
+            }
+        });
+        append();
+    });
 }
 
 /// Both have the same directory locked in the kernel while their changes wait for each other's leases.

@@ -54,8 +54,8 @@ pub enum Passed {
         object: ObjectId,
         /// The receiver may not have processed them yet: it does so under the lock of this directory.
         behind: Option<ObjectId>,
-        /// When they expire in any case.
-        until: Instant,
+        /// When they expire in any case; `None` if the receiver has none, as it was given no time.
+        until: Option<Instant>,
     },
     /// A name in a directory.
     Name {
@@ -157,7 +157,7 @@ impl LeaseCache {
         passed.extend(entry.target.map(|(object, _)| Passed::Attributes {
             object,
             behind: state.unsettled.get(&object).copied(),
-            until: now,
+            until: Some(now),
         }));
         passed
     }
@@ -216,7 +216,7 @@ impl LeaseCache {
                     passed.push(Passed::Attributes {
                         object: *object,
                         behind: state.unsettled.get(object).copied(),
-                        until: state.passed_on.get(object).copied().unwrap_or(now),
+                        until: state.passed_on.get(object).copied(),
                     });
                 }
                 Leased::Entry(directory, name) => {
@@ -242,7 +242,7 @@ impl LeaseCache {
         for passed in passed {
             match passed {
                 Passed::Attributes { object, until, .. } => {
-                    if state.passed_on.get(object) == Some(until) {
+                    if until.is_some() && state.passed_on.get(object) == until.as_ref() {
                         state.passed_on.remove(object);
                         state.unsettled.remove(object);
                     }

@@ -65,7 +65,7 @@ fn names_are_good_for_as_long_as_their_leases() {
         Passed::Attributes {
             object: X,
             behind: Some(ROOT),
-            until,
+            until: Some(until),
         },
     ];
     let leases = [Leased::Entry(ROOT, b"x".into()), Leased::Attributes(X)];
@@ -217,7 +217,7 @@ fn what_is_passed_on_too_late_is_taken_back() {
         Passed::Attributes {
             object: X,
             behind: Some(ROOT),
-            until: now,
+            until: Some(now),
         },
     ];
     assert_eq!(cache.take_back(&x, now), expected);

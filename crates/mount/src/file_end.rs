@@ -1,0 +1,177 @@
+//! What the kernel may know of where a file ends, and which of its pages may have zeros behind an end that is none any more.
+//!
+//! Where a file ends, the kernel fills the page with zeros. When it learns that the file has grown, it sets the new size before it drops that page, and may wait for a request to read another page
+//! meanwhile: a program that reads just then gets the zeros as content (seen on Linux 6.18, also with a file system of libfuse's). So the mount tells the kernel of a larger size only once it has had it
+//! drop these pages, and content that ends before a size of which the kernel may know by then is read again. That leaves programs that have found the page just before it is dropped, and the size just after: nothing is between the two in the kernel.
+
+use std::ops::Range;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct FileEnd {
+    /// The size in the latest reply.
+    size: u64,
+    /// The largest size that the kernel may know.
+    largest: u64,
+    /// Bytes in whose pages the kernel may have zeros.
+    zeros: Option<Range<u64>>,
+    /// The same of pages that it is dropping, for this number of callers.
+    dropping: Option<Range<u64>>,
+    drops: usize,
+}
+
+/// Adds bytes to others; those in between are counted, too.
+fn add(all: &mut Option<Range<u64>>, more: Range<u64>) {
+    *all = Some(match all {
+        Some(all) => all.start.min(more.start)..all.end.max(more.end),
+        None => more,
+    });
+}
+
+impl FileEnd {
+    /// The kernel is about to learn that the file has this size. Returns bytes whose pages it has to drop before, if there are any; the caller calls
+    /// [`FileEnd::note_dropped`] then.
+    pub(crate) fn tell(&mut self, size: u64) -> Option<Range<u64>> {
+        if size < self.size {
+            // The kernel fills the page with zeros from there on.
+            add(&mut self.zeros, size..self.size);
+        }
+        self.size = size;
+        self.largest = self.largest.max(size);
+        self.drop_before(size)
+    }
+
+    /// The kernel may be about to ask for a size that others are changing. Otherwise as [`FileEnd::tell`].
+    pub(crate) fn note_recall(&mut self) -> Option<Range<u64>> {
+        self.drop_before(u64::MAX)
+    }
+
+    fn drop_before(&mut self, size: u64) -> Option<Range<u64>> {
+        if let Some(zeros) = self.zeros.take_if(|zeros| zeros.start < size) {
+            add(&mut self.dropping, zeros);
+        }
+        let dropping = self.dropping.clone();
+        let dropping = dropping.filter(|dropping| dropping.start < size)?;
+        self.drops += 1;
+        Some(dropping)
+    }
+
+    /// The kernel has written past its cache up to this offset, and takes the file to be at least as large. Otherwise as [`FileEnd::tell`].
+    pub(crate) fn note_written_past(&mut self, end: u64) -> Option<Range<u64>> {
+        self.tell(self.size.max(end))
+    }
+
+    /// The kernel has written these bytes through its cache, where they take the place of zeros. Otherwise as [`FileEnd::note_written_past`].
+    pub(crate) fn note_written(&mut self, bytes: Range<u64>) -> Option<Range<u64>> {
+        if let Some(zeros) = &mut self.zeros
+            && bytes.start <= zeros.start
+        {
+            zeros.start = zeros.start.max(bytes.end);
+        }
+        self.zeros.take_if(|zeros| zeros.is_empty());
+        self.note_written_past(bytes.end)
+    }
+
+    /// The kernel has dropped pages.
+    pub(crate) fn note_dropped(&mut self) {
+        self.drops = self.drops.saturating_sub(1);
+        if self.drops == 0 {
+            self.dropping = None;
+        }
+    }
+
+    /// The kernel is about to get content for its cache, which ends where these bytes begin. Fails, with the size, if it may know of a larger one: then the content has to be read
+    /// again. If it still ends there, with the size that this has failed with, the file is smaller by now.
+    pub(crate) fn note_read(&mut self, behind: Range<u64>, failed: Option<u64>) -> Result<(), u64> {
+        if failed == Some(self.largest) {
+            self.largest = self.largest.min(behind.start);
+        }
+        if self.largest > behind.start {
+            return Err(self.largest);
+        }
+        add(&mut self.zeros, behind);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_learns_of_growth_once_it_has_dropped_the_last_page() {
+        let mut end = FileEnd::default();
+        assert_eq!(end.tell(100), None);
+        assert_eq!(end.note_read(100..4096, None), Ok(()));
+        assert_eq!(end.tell(100), None, "zeros behind the end are no content");
+        assert_eq!(end.tell(101), Some(100..4096));
+        // Another reply must not go ahead of the first one.
+        assert_eq!(end.tell(101), Some(100..4096));
+        end.note_dropped();
+        assert_eq!(end.tell(120), Some(100..4096));
+        end.note_dropped();
+        end.note_dropped();
+        assert_eq!(end.tell(130), None);
+    }
+
+    #[test]
+    fn the_last_page_is_dropped_as_soon_as_others_change_the_file() {
+        let mut end = FileEnd::default();
+        assert_eq!(end.note_recall(), None);
+        assert_eq!(end.note_read(100..4096, None), Ok(()));
+        assert_eq!(end.note_recall(), Some(100..4096));
+        end.note_dropped();
+        assert_eq!(end.tell(200), None);
+    }
+
+    #[test]
+    fn content_that_ends_before_a_size_that_was_told_is_read_again() {
+        let mut end = FileEnd::default();
+        assert_eq!(end.tell(200), None);
+        assert_eq!(end.note_read(100..4096, None), Err(200));
+        assert_eq!(end.note_read(200..4096, Some(200)), Ok(()));
+        assert_eq!(end.tell(300), Some(200..4096));
+        // It has grown once more since it was read again.
+        assert_eq!(end.note_read(250..4096, Some(200)), Err(300));
+        // It is smaller now.
+        assert_eq!(end.note_read(40..4096, Some(300)), Ok(()));
+        assert_eq!(end.note_read(40..4096, None), Ok(()));
+        end.note_dropped();
+        assert_eq!(end.tell(41), Some(40..4096));
+    }
+
+    #[test]
+    fn a_page_that_is_cut_has_zeros_too() {
+        let mut end = FileEnd::default();
+        assert_eq!(end.tell(9000), None);
+        assert_eq!(end.tell(5000), None);
+        assert_eq!(end.tell(6000), Some(5000..9000));
+    }
+
+    #[test]
+    fn what_is_written_through_the_cache_takes_the_place_of_zeros() {
+        let mut end = FileEnd::default();
+        assert_eq!(end.note_read(100..4096, None), Ok(()));
+        assert_eq!(end.note_written(100..150), None);
+        assert_eq!(end.tell(150), None);
+        assert_eq!(end.note_written(150..5000), None);
+        assert_eq!(end.tell(6000), None);
+        assert_eq!(end.note_read(6000..8192, None), Ok(()));
+        assert_eq!(
+            end.note_written(6001..6002),
+            Some(6000..8192),
+            "others may have written the byte before"
+        );
+        assert_eq!(end.note_read(6001..8192, None), Err(6002));
+    }
+
+    #[test]
+    fn what_is_written_past_the_cache_does_not() {
+        let mut end = FileEnd::default();
+        assert_eq!(end.note_written_past(100), None);
+        assert_eq!(end.note_read(100..4096, None), Ok(()));
+        assert_eq!(end.note_written_past(50), None);
+        assert_eq!(end.note_written_past(150), Some(100..4096));
+        assert_eq!(end.note_read(100..4096, None), Err(150));
+    }
+}
