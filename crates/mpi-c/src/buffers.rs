@@ -31,7 +31,7 @@ fn attach(owner: Owner, buffer: *mut c_void, size: i64) -> Result<()> {
 
 fn flush(owner: Owner) -> Result<()> {
     let flushed = |process: &mut Process| Ok((!process.has_buffered(owner)).then_some(()));
-    wait_for(|process| process.wait_for_news(flushed))
+    wait_for(|process| process.wait_until_ready(flushed))
 }
 
 /// # Safety

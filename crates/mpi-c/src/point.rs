@@ -518,7 +518,7 @@ pub(crate) unsafe fn probe(
         tag,
         communicator,
     };
-    let found = wait_for(|process| process.wait_for_news(|process| process.probe(route)))?;
+    let found = wait_for(|process| process.wait_until_ready(|process| process.probe(route)))?;
     // SAFETY: the caller's pointer, as MPI has it.
     unsafe { write_status(status, found) };
     Ok(())
@@ -574,7 +574,7 @@ pub(crate) unsafe fn mprobe(
         communicator,
     };
     let find = |process: &mut causeway_mpi::Process| -> Result<Waited<_>> {
-        process.wait_for_news(|process| process.take_message(route))
+        process.wait_until_ready(|process| process.take_message(route))
     };
     let (handle, found) = wait_for(find)?;
     // SAFETY: the caller's pointers, as MPI has it.

@@ -406,7 +406,7 @@ pub(crate) unsafe fn waitany(
     unsafe {
         let handle = |at| array.request(at).read();
         let found = wait_for(|process| {
-            process.wait_for_news(|process| any_done(process, array.many, &handle))
+            process.wait_until_ready(|process| any_done(process, array.many, &handle))
         })?;
         settle_any(&array, found, index, status)
     }
@@ -500,7 +500,7 @@ pub(crate) unsafe fn waitsome(
     unsafe {
         let handle = |at| array.request(at).read();
         let found = wait_for(|process| {
-            process.wait_for_news(|process| some_done(process, array.many, &handle))
+            process.wait_until_ready(|process| some_done(process, array.many, &handle))
         })?;
         settle_some(&array, found, outcount, indices)
     }

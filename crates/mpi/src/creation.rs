@@ -10,7 +10,7 @@ use causeway_engine::Memory;
 
 use crate::abi;
 use crate::buffer::temporary;
-use crate::collective::{Place, ring};
+use crate::collective::{Position, ring};
 use crate::communicator::{CONTEXTS, Channel, Communicator, MOST, NONE, Peer};
 use crate::ending::statement::Why;
 use crate::error::{Error, Result};
@@ -40,15 +40,15 @@ pub(crate) fn peer_in_context(peer: Peer, number: i64) -> Result<Peer> {
 /// Steps that send the words of each process to all others, round a ring.
 pub(crate) fn allgather_words(
     steps: &mut Steps,
-    place: Place,
+    position: Position,
     words: [i64; WORDS],
     blocks: &[Memory],
 ) -> Result<()> {
     let own = Memory::from_vec(words.iter().flat_map(|word| word.to_ne_bytes()).collect());
-    let mine = blocks.get(place.rank as usize);
+    let mine = blocks.get(position.rank as usize);
     let mine = mine.ok_or_else(|| Error::new(abi::ERR_INTERN, "no place for a process"))?;
     steps.copy(&own, mine);
-    ring(steps, place, blocks, mine);
+    ring(steps, position, blocks, mine);
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn allgather_words(
 /// values. Returns the memory that has those of all processes in the end.
 pub(crate) fn allgather_values(
     steps: &mut Steps,
-    place: Place,
+    position: Position,
     exchanged: &[[i64; WORDS]],
     size: usize,
     own: &Memory,
@@ -76,12 +76,12 @@ pub(crate) fn allgather_values(
         at += len;
         memory.slice(at - len..at)
     }));
-    let mine = blocks.get(place.rank as usize);
+    let mine = blocks.get(position.rank as usize);
     let mine = mine
         .filter(|mine| mine.len() == own.len())
         .ok_or_else(wrong)?;
     steps.copy(own, mine);
-    ring(steps, place, &blocks, mine);
+    ring(steps, position, &blocks, mine);
     Ok(memory)
 }
 
@@ -106,9 +106,9 @@ impl Process {
         name: &'static str,
     ) -> Result<(Active, Exchange)> {
         let number = self.number()?;
-        let sites = self.sites(communicator)?;
-        let (place, rotation) = sites.all();
-        let many = place.size as usize;
+        let positions = self.positions(communicator)?;
+        let (position, rotation) = positions.all();
+        let many = position.size as usize;
         let memory = temporary(many * BYTES)?;
         let blocks = Vec::from_iter((0..many).map(|rank| {
             let at = (rank + rotation.0 as usize) % many * BYTES;
@@ -117,7 +117,7 @@ impl Process {
         let mut steps = Steps::on(communicator).called(name);
         steps.rotate(rotation);
         let words = [number.into(), values[0], values[1]];
-        allgather_words(&mut steps, place, words, &blocks)?;
+        allgather_words(&mut steps, position, words, &blocks)?;
         let exchanged = Exchange {
             communicator,
             number,
@@ -140,7 +140,7 @@ impl Process {
         let blocks = crate::collective::split(&memory, size);
         let mut steps = Steps::on(communicator).called("making a communicator");
         let words = [number.into(), values[0], values[1]];
-        allgather_words(&mut steps, Place { rank, size }, words, &blocks)?;
+        allgather_words(&mut steps, Position { rank, size }, words, &blocks)?;
         let exchanged = Exchange {
             communicator,
             number,
@@ -157,10 +157,10 @@ impl Process {
         exchanged: &Exchange,
         numbers: &[i32],
     ) -> Result<(Active, Memory)> {
-        let place = self.place(exchanged.communicator)?;
+        let position = self.position(exchanged.communicator)?;
         let own = Memory::from_vec(numbers.iter().flat_map(|one| one.to_ne_bytes()).collect());
         let mut steps = Steps::on(exchanged.communicator).called("making a communicator");
-        let all = allgather_values(&mut steps, place, &exchanged.all(), 4, &own)?;
+        let all = allgather_values(&mut steps, position, &exchanged.all(), 4, &own)?;
         Ok((self.begin(steps)?, all))
     }
 

@@ -11,7 +11,7 @@ use causeway_wire::contact::{Contact, LeaderMessage, MAX_TEXT, Member};
 
 use crate::abi;
 use crate::buffer::temporary;
-use crate::collective::{Place, broadcast_by_tree, split};
+use crate::collective::{Position, broadcast_by_tree, split};
 use crate::communicator::{Channel, Peer};
 use crate::creation::{allgather_values, allgather_words, peer_in_context};
 use crate::error::{Error, Result};
@@ -82,7 +82,7 @@ enum Stage {
 pub struct IntercommCreation {
     name: &'static str,
     local: Among,
-    place: Place,
+    position: Position,
     leader: u32,
     communicator: usize,
     error_handler: usize,
@@ -270,7 +270,7 @@ impl Process {
         Ok(IntercommCreation {
             name: "MPI_Intercomm_create",
             error_handler: self.communicator(communicator)?.error_handler,
-            place: Place { rank, size },
+            position: Position { rank, size },
             exchanged: Exchange {
                 communicator,
                 number: self.number()?,
@@ -311,16 +311,16 @@ impl Process {
             Stage::Sizes => {
                 creation.stage = Stage::Contacts;
                 let own = self.process_table.own.to_bytes();
-                let blocks = split(&creation.exchanged.memory, creation.place.size);
+                let blocks = split(&creation.exchanged.memory, creation.position.size);
                 let words = [creation.exchanged.number.into(), own.len() as i64, 0];
-                allgather_words(&mut steps, creation.place, words, &blocks)?;
+                allgather_words(&mut steps, creation.position, words, &blocks)?;
             }
             Stage::Contacts => {
                 creation.stage = Stage::LeaderExchange;
                 let own = Memory::from_vec(self.process_table.own.to_bytes());
                 let exchanged = creation.exchanged.all();
-                let place = creation.place;
-                creation.contacts = allgather_values(&mut steps, place, &exchanged, 1, &own)?;
+                let position = creation.position;
+                creation.contacts = allgather_values(&mut steps, position, &exchanged, 1, &own)?;
             }
             Stage::LeaderExchange if creation.other.is_some() => {
                 creation.stage = Stage::BroadcastLength;
@@ -328,12 +328,17 @@ impl Process {
             }
             Stage::LeaderExchange | Stage::BroadcastLength => {
                 creation.stage = Stage::Broadcast;
-                broadcast_by_tree(&mut steps, creation.place, creation.leader, &creation.head);
+                broadcast_by_tree(
+                    &mut steps,
+                    creation.position,
+                    creation.leader,
+                    &creation.head,
+                );
             }
             Stage::Broadcast => {
                 creation.stage = Stage::Done;
                 let [len, ..] = words_of(&creation.head);
-                if creation.place.rank != creation.leader {
+                if creation.position.rank != creation.leader {
                     if len > MOST_BYTES {
                         return Err(no_valid_message());
                     }
@@ -341,7 +346,7 @@ impl Process {
                 }
                 broadcast_by_tree(
                     &mut steps,
-                    creation.place,
+                    creation.position,
                     creation.leader,
                     &creation.leader_message,
                 );

@@ -386,13 +386,13 @@ impl Process {
                 if let Some(status) = self.poll(active)? {
                     return Ok(Waited::Done(status));
                 }
-                return self.wait_for_news(|process| process.poll(active));
+                return self.wait_until_ready(|process| process.poll(active));
             }
             State::Node(_) if !self.has_threads => return self.wait_for_operation(active),
-            _ => return self.wait_for_news(|process| process.poll(active)),
+            _ => return self.wait_until_ready(|process| process.poll(active)),
         };
         if !self.is_quiet() || self.has_threads {
-            let waited = self.wait_for_news(|process| process.poll(active))?;
+            let waited = self.wait_until_ready(|process| process.poll(active))?;
             return Ok(waited.until_done(op));
         }
         let done = self.wait_for_message(op, active.communicator, is_receive);
@@ -453,7 +453,7 @@ impl Process {
     }
 
     /// Waits until `ready` returns a value. It is called again after each event, and makes no progress itself.
-    pub fn wait_for_news<T>(
+    pub fn wait_until_ready<T>(
         &mut self,
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<T>> {

@@ -466,7 +466,7 @@ impl Process {
         if let Some(outcome) = ready(self)? {
             return Ok(Waited::Done(outcome));
         }
-        let waited = self.wait_for_news(ready)?;
+        let waited = self.wait_until_ready(ready)?;
         Ok(match (&waited, self.pending_message(handle)) {
             (Waited::NotYet(_), Some(op)) => waited.until_done(op),
             _ => waited,

@@ -113,7 +113,7 @@ impl Process {
         self.end_all_collectives();
         // All messages that other processes wait for have been received by then.
         while self.buffers.has_awaited() {
-            self.wait_for_news(|process| {
+            self.wait_until_ready(|process| {
                 process.answer_questions();
                 Ok((!process.buffers.has_awaited()).then_some(()))
             })?;

@@ -68,7 +68,7 @@ impl Process {
     }
 
     /// Differs from what it was before if anything has happened that a wait may be for.
-    pub fn changes(&self) -> (u64, usize) {
+    pub fn change_counts(&self) -> (u64, usize) {
         self.endpoint.change_counts()
     }
 }

@@ -50,7 +50,7 @@ const UNSURE_SLEEP: Duration = Duration::from_millis(1);
 /// After this many fences in all threads, it is computed which part of the time they took. (An EPYC of the fourth generation; one thread makes calls
 /// of 37 ns, another one each 5 to 400 µs: 26.9 to 27.8 million calls a second, near, with 1, 4, 16 and 64 alike; far 24.4 to 27.3 with 1 and 16. So
 /// the number only has to be large enough to tell a meeting from the next one.)
-const FENCES: u32 = 16;
+const FENCES_TIMED: u32 = 16;
 /// Threads get fences of their own if fences in all threads took more than one part in this many of the time. Fences of their own
 /// make a short call some percent longer. (As above, if threads never get them: where the other thread calls each 5 µs, 12.1 instead of 26.9 million
 /// calls a second near, 10.7 and 24.6 far; each 20 µs 16.2 and 27.2 near, 16.5 and 26.4 far; each 400 µs 26.9 and 27.3, where the other thread enters
@@ -70,7 +70,7 @@ impl Fencing {
         let since = *self.since.get_or_insert(began);
         self.took += began.elapsed();
         self.count += 1;
-        if self.count < FENCES {
+        if self.count < FENCES_TIMED {
             return false;
         }
         let is_too_much = self.took * MOST_OF_TIME > since.elapsed();

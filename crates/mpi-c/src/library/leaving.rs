@@ -12,7 +12,7 @@ impl Inside {
     pub(super) fn leave_and_wake(&mut self) {
         let entry = &INSTANCE.entry;
         let concerns_others = |process: &Process| {
-            let may_concern = !entry.is_unchanged(process.changes()) || process.has_parked();
+            let may_concern = !entry.is_unchanged(process.change_counts()) || process.has_parked();
             entry.is_shared() && may_concern || progress_state::is_on()
         };
         let process = self.library().process.as_ref();
@@ -30,7 +30,7 @@ impl Inside {
             && !std::thread::panicking()
         {
             if entry.is_shared() {
-                called = entry.note_changes(process.changes(), |op| process.is_done(op));
+                called = entry.note_changes(process.change_counts(), |op| process.is_done(op));
                 process.check_parked();
             }
             progress_state::leave(process);

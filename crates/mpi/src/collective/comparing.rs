@@ -6,7 +6,7 @@ use causeway_engine::Memory;
 use causeway_wire::contact::CHECKED_DATA;
 
 use super::blocks::{Blocks, split};
-use super::place::Place;
+use super::position::Position;
 use super::spreading::ring;
 use crate::buffer::temporary;
 use crate::checking::{self, Comparison, Data};
@@ -17,17 +17,17 @@ use crate::steps::{Step, Steps};
 impl Process {
     /// Has all processes exchange and compare descriptions of their calls before the operation, and what they send to each other in it.
     pub(crate) fn prepend_comparison(&self, steps: &mut Steps) -> Result<()> {
-        let sites = self.sites(steps.communicator)?;
+        let positions = self.positions(steps.communicator)?;
         let has_data = self.all_know(self.communicator(steps.communicator)?, CHECKED_DATA);
-        let (place, rotation) = sites.all();
-        let is_inter = sites.remote.is_some();
+        let (position, rotation) = positions.all();
+        let is_inter = positions.remote.is_some();
         let mut before = Steps::on(steps.communicator);
         before.rotate(rotation);
         let own = steps.described.encode(has_data);
         let len = checking::bytes_of_description(has_data);
-        let descriptions = told_to_all(&mut before, place, len, &own)?;
-        let start = place.rank - sites.local.rank;
-        let group = is_inter.then_some(start..start + sites.local.size);
+        let descriptions = told_to_all(&mut before, position, len, &own)?;
+        let start = position.rank - positions.local.rank;
+        let group = is_inter.then_some(start..start + positions.local.size);
         before.compare(Comparison::Calls {
             descriptions,
             group,
@@ -49,13 +49,13 @@ impl Process {
             let finding = temporary(checking::FINDING)?;
             before.compare(Comparison::Data {
                 name: steps.described.name,
-                rank: sites.local.rank,
+                rank: positions.local.rank,
                 is_inter,
                 came,
                 finding: finding.clone(),
             });
             before.rotate(rotation);
-            let findings = told_to_all(&mut before, place, checking::FINDING, &finding)?;
+            let findings = told_to_all(&mut before, position, checking::FINDING, &finding)?;
             before.compare(Comparison::Findings(findings));
         }
         before.list.append(&mut steps.list);
@@ -65,12 +65,17 @@ impl Process {
 }
 
 /// Tells all processes what this one has. Returns what each has told.
-fn told_to_all(steps: &mut Steps, place: Place, len: usize, own: &Memory) -> Result<Vec<Memory>> {
-    let memory = temporary(place.size as usize * len)?;
-    let blocks = split(&memory, place.size);
-    let at = &blocks[place.rank as usize];
+fn told_to_all(
+    steps: &mut Steps,
+    position: Position,
+    len: usize,
+    own: &Memory,
+) -> Result<Vec<Memory>> {
+    let memory = temporary(position.size as usize * len)?;
+    let blocks = split(&memory, position.size);
+    let at = &blocks[position.rank as usize];
     steps.copy(own, at);
-    ring(steps, place, &blocks, at);
+    ring(steps, position, &blocks, at);
     Ok(blocks)
 }
 

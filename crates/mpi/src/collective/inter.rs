@@ -3,7 +3,7 @@
 use causeway_engine::Memory;
 
 use super::operands::{Reduction, deliver_parts, reduce_by_tree};
-use super::place::Sites;
+use super::position::Positions;
 use super::spreading::broadcast_within;
 use crate::abi;
 use crate::buffer::{Buffer, OwnedBuffer, temporary};
@@ -40,7 +40,7 @@ impl Root {
 /// A broadcast from the root to rank 0 of the other group, and from there to the whole group.
 pub(super) fn broadcast(
     steps: &mut Steps,
-    sites: Sites,
+    positions: Positions,
     root: Root,
     buffer: Buffer<'_>,
 ) -> Result<()> {
@@ -52,12 +52,12 @@ pub(super) fn broadcast(
         Root::Beside => {}
         Root::There(root) => {
             let memory = steps.staging(buffer)?;
-            if sites.local.rank == 0 {
+            if positions.local.rank == 0 {
                 steps.receive(root, memory.clone());
                 steps.fence();
             }
-            steps.rotate(sites.within());
-            broadcast_within(steps, sites.local, 0, &memory);
+            steps.rotate(positions.within());
+            broadcast_within(steps, positions.local, 0, &memory);
         }
     }
     Ok(())
@@ -90,14 +90,14 @@ pub(super) fn scatter(steps: &mut Steps, root: Root, from: &[Memory], into: &[Me
 }
 
 /// Each process exchanges blocks with each one of the other group. `from` has one block for all, or one for each.
-pub(super) fn exchange(steps: &mut Steps, sites: Sites, from: &[Memory], into: &[Memory]) {
+pub(super) fn exchange(steps: &mut Steps, positions: Positions, from: &[Memory], into: &[Memory]) {
     for (rank, into) in into.iter().enumerate() {
         steps.receive(rank as u32, into.clone());
     }
-    let remote = sites.remote.unwrap_or(0);
+    let remote = positions.remote.unwrap_or(0);
     for at in 0..remote {
         // Each process begins with another one, so that not all send to the same one first.
-        let to = (at + sites.local.rank) % remote;
+        let to = (at + positions.local.rank) % remote;
         if let Some(from) = from.get(to as usize).or(from.last()) {
             steps.send(to, from.clone());
         }
@@ -105,38 +105,43 @@ pub(super) fn exchange(steps: &mut Steps, sites: Sites, from: &[Memory], into: &
 }
 
 /// Reduces the operands of the local group; rank 0 has the result, in memory that belongs to the library.
-fn reduce_within(steps: &mut Steps, sites: Sites, of: &Reduction) -> Result<Memory> {
+fn reduce_within(steps: &mut Steps, positions: Positions, of: &Reduction) -> Result<Memory> {
     let mut scratch = of.clone();
     scratch.into = temporary(of.into.len())?;
     scratch.lay_out(steps);
-    steps.rotate(sites.within());
-    reduce_by_tree(steps, sites.local, 0, &scratch)?;
+    steps.rotate(positions.within());
+    reduce_by_tree(steps, positions.local, 0, &scratch)?;
     steps.fence();
     steps.rotate((0, 0));
     Ok(scratch.into)
 }
 
 /// The two processes of rank 0 exchange the data of their groups.
-fn swap(steps: &mut Steps, sites: Sites, ours: Memory, theirs: &Memory) {
-    if sites.local.rank == 0 {
+fn swap(steps: &mut Steps, positions: Positions, ours: Memory, theirs: &Memory) {
+    if positions.local.rank == 0 {
         steps.receive(0, theirs.clone());
         steps.send(0, ours);
         steps.fence();
     }
-    steps.rotate(sites.within());
+    steps.rotate(positions.within());
 }
 
 /// All processes of a group get the result of the other group.
-pub(super) fn allreduce(steps: &mut Steps, sites: Sites, of: &Reduction) -> Result<()> {
-    let ours = reduce_within(steps, sites, of)?;
-    swap(steps, sites, ours, &of.into);
-    broadcast_within(steps, sites.local, 0, &of.into);
+pub(super) fn allreduce(steps: &mut Steps, positions: Positions, of: &Reduction) -> Result<()> {
+    let ours = reduce_within(steps, positions, of)?;
+    swap(steps, positions, ours, &of.into);
+    broadcast_within(steps, positions.local, 0, &of.into);
     of.deliver(steps);
     Ok(())
 }
 
 /// The root gets the result of the other group.
-pub(super) fn reduce(steps: &mut Steps, sites: Sites, root: Root, of: &Reduction) -> Result<()> {
+pub(super) fn reduce(
+    steps: &mut Steps,
+    positions: Positions,
+    root: Root,
+    of: &Reduction,
+) -> Result<()> {
     match root {
         Root::Here => {
             steps.receive(0, of.into.clone());
@@ -144,8 +149,8 @@ pub(super) fn reduce(steps: &mut Steps, sites: Sites, root: Root, of: &Reduction
         }
         Root::Beside => {}
         Root::There(root) => {
-            let ours = reduce_within(steps, sites, of)?;
-            if sites.local.rank == 0 {
+            let ours = reduce_within(steps, positions, of)?;
+            if positions.local.rank == 0 {
                 steps.send(root, ours);
             }
         }
@@ -156,15 +161,15 @@ pub(super) fn reduce(steps: &mut Steps, sites: Sites, root: Root, of: &Reduction
 /// Each process gets a part of the other group's result.
 pub(super) fn reduce_scatter(
     steps: &mut Steps,
-    sites: Sites,
+    positions: Positions,
     of: &Reduction,
     parts: &[u64],
     mine: &OwnedBuffer,
 ) -> Result<()> {
-    let ours = reduce_within(steps, sites, of)?;
+    let ours = reduce_within(steps, positions, of)?;
     let theirs = temporary(ours.len())?;
-    swap(steps, sites, ours, &theirs);
+    swap(steps, positions, ours, &theirs);
     let blocks = of.blocks(&theirs, parts)?;
-    deliver_parts(steps, sites.local, &blocks);
-    of.copy_result(steps, &blocks[sites.local.rank as usize], mine)
+    deliver_parts(steps, positions.local, &blocks);
+    of.copy_result(steps, &blocks[positions.local.rank as usize], mine)
 }

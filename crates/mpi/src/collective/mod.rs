@@ -25,14 +25,14 @@ mod inter;
 pub(crate) mod moving;
 mod neighbours;
 mod operands;
-mod place;
+mod position;
 mod reducing;
 mod spreading;
 
 pub use blocks::Blocks;
 pub(crate) use blocks::split;
 pub use operands::Reduction;
-pub(crate) use place::{Place, Sites};
+pub(crate) use position::{Position, Positions};
 pub use reducing::Scan;
 pub(crate) use spreading::{broadcast_by_tree, ring};
 
@@ -42,11 +42,11 @@ use crate::process::Process;
 use crate::steps::Steps;
 
 impl Process {
-    /// This process's place in a communicator of one group.
-    pub(crate) fn place(&self, communicator: usize) -> Result<Place> {
-        let sites = self.sites(communicator)?;
-        match sites.remote {
-            None => Ok(sites.local),
+    /// This process's position in a communicator of one group.
+    pub(crate) fn position(&self, communicator: usize) -> Result<Position> {
+        let positions = self.positions(communicator)?;
+        match positions.remote {
+            None => Ok(positions.local),
             Some(_) => Err(Error::new(
                 abi::ERR_COMM,
                 "the communicator is an inter-communicator",
@@ -54,11 +54,11 @@ impl Process {
         }
     }
 
-    /// This process's place in a communicator of any kind.
-    pub(crate) fn sites(&self, communicator: usize) -> Result<Sites> {
+    /// This process's position in a communicator of any kind.
+    pub(crate) fn positions(&self, communicator: usize) -> Result<Positions> {
         let communicator = self.communicator(communicator)?;
-        Ok(Sites {
-            local: Place {
+        Ok(Positions {
+            local: Position {
                 rank: communicator.rank(),
                 size: communicator.size(),
             },
@@ -69,7 +69,7 @@ impl Process {
 
     /// A barrier: in round k, each process sends to the one 2^k behind it and receives from the one 2^k before it.
     pub fn barrier(&mut self, communicator: usize) -> Result<Steps> {
-        let (Place { rank, size }, rotation) = self.sites(communicator)?.all();
+        let (Position { rank, size }, rotation) = self.positions(communicator)?.all();
         let mut steps = self.steps_on(communicator).exact();
         steps.rotate(rotation);
         let nothing = self.schedules.no_bytes();

@@ -6,7 +6,7 @@ use causeway_wire::contact::BROADCASTS_BY_ROOT;
 use super::blocks::Blocks;
 use super::comparing::{of_ranks, of_root};
 use super::inter::{self, Root};
-use super::place::Place;
+use super::position::Position;
 use super::spreading::{broadcast_by_root, broadcast_within, is_sent_by_root, ring};
 use crate::abi;
 use crate::buffer::{Buffer, scratch};
@@ -89,27 +89,27 @@ impl Process {
         root: i32,
         communicator: usize,
     ) -> Result<Steps> {
-        let sites = self.sites(communicator)?;
+        let positions = self.positions(communicator)?;
         let mut steps = self.steps_on(communicator).exact();
         steps.described.root = root;
         if self.checks && root != abi::PROC_NULL {
             steps.described.data = Some(Data::of(buffer.datatype, buffer.count)?);
         }
-        if let Some(remote) = sites.remote {
-            inter::broadcast(&mut steps, sites, Root::of(root, remote)?, buffer)?;
+        if let Some(remote) = positions.remote {
+            inter::broadcast(&mut steps, positions, Root::of(root, remote)?, buffer)?;
             return Ok(steps);
         }
-        let place = sites.local;
-        let root = check_root(root, place.size)?;
+        let position = positions.local;
+        let root = check_root(root, position.size)?;
         steps.described.bytes = buffer.bytes()?;
-        let memory = match place.rank == root {
+        let memory = match position.rank == root {
             true => steps.packed(buffer)?,
             false => steps.staging(buffer)?,
         };
-        if is_sent_by_root(memory.len(), place.size) && self.may_send_by_root(communicator)? {
-            broadcast_by_root(&mut steps, place, root, &memory);
+        if is_sent_by_root(memory.len(), position.size) && self.may_send_by_root(communicator)? {
+            broadcast_by_root(&mut steps, position, root, &memory);
         } else {
-            broadcast_within(&mut steps, place, root, &memory);
+            broadcast_within(&mut steps, position, root, &memory);
         }
         Ok(steps)
     }
@@ -131,12 +131,12 @@ impl Process {
         root: i32,
         communicator: usize,
     ) -> Result<Steps> {
-        let sites = self.sites(communicator)?;
+        let positions = self.positions(communicator)?;
         let mut steps = self.steps_on(communicator);
         steps.described.root = root;
         if self.checks {
-            let (sent, expected) = match sites.is_root(root) {
-                true => (Vec::new(), of_ranks(into, sites.own())?),
+            let (sent, expected) = match positions.is_root(root) {
+                true => (Vec::new(), of_ranks(into, positions.own())?),
                 false => (of_root(from, root)?, Vec::new()),
             };
             steps.exchanges(sent, expected);
@@ -145,15 +145,15 @@ impl Process {
         let is_in_place = |rank: u32| from.is_none() && i64::from(rank) == i64::from(root);
         let is_received = |rank| Left::has(left.from, rank) && !is_in_place(rank);
         let sides = Sides::of_some(&mut steps, from, into, is_received)?;
-        if let Some(remote) = sites.remote {
+        if let Some(remote) = positions.remote {
             let root = Root::of(root, remote)?;
             inter::gather(&mut steps, root, &sides.from, &sides.into);
             return Ok(steps);
         }
-        let place = sites.local;
-        let root = check_root(root, place.size)?;
-        if place.rank == root {
-            let all = (0..place.size).zip(&sides.into);
+        let position = positions.local;
+        let root = check_root(root, position.size)?;
+        if position.rank == root {
+            let all = (0..position.size).zip(&sides.into);
             for (rank, into) in all.filter(|(rank, _)| Left::has(left.from, *rank)) {
                 match (rank == root, sides.from.first()) {
                     (false, _) => steps.receive(rank, into.clone()),
@@ -176,27 +176,27 @@ impl Process {
         root: i32,
         communicator: usize,
     ) -> Result<Steps> {
-        let sites = self.sites(communicator)?;
+        let positions = self.positions(communicator)?;
         let mut steps = self.steps_on(communicator);
         steps.described.root = root;
         if self.checks {
-            let (sent, expected) = match sites.is_root(root) {
-                true => (of_ranks(from, sites.own())?, Vec::new()),
+            let (sent, expected) = match positions.is_root(root) {
+                true => (of_ranks(from, positions.own())?, Vec::new()),
                 false => (Vec::new(), of_root(into, root)?),
             };
             steps.exchanges(sent, expected);
         }
         let sides = Sides::new(&mut steps, from, into)?;
-        if let Some(remote) = sites.remote {
+        if let Some(remote) = positions.remote {
             let root = Root::of(root, remote)?;
             inter::scatter(&mut steps, root, &sides.from, &sides.into);
             return Ok(steps);
         }
-        let place = sites.local;
-        let root = check_root(root, place.size)?;
-        if place.rank == root {
+        let position = positions.local;
+        let root = check_root(root, position.size)?;
+        if position.rank == root {
             let left = self.blocks_by_messages(communicator);
-            let all = (0..place.size).zip(&sides.from);
+            let all = (0..position.size).zip(&sides.from);
             for (rank, from) in all.filter(|(rank, _)| Left::has(left.to, *rank)) {
                 match (rank == root, sides.into.first()) {
                     (false, _) => steps.send(rank, from.clone()),
@@ -217,26 +217,26 @@ impl Process {
         into: &Blocks,
         communicator: usize,
     ) -> Result<Steps> {
-        let sites = self.sites(communicator)?;
+        let positions = self.positions(communicator)?;
         let mut steps = self.steps_on(communicator);
         if self.checks {
-            let expected = of_ranks(Some(into), sites.own())?;
+            let expected = of_ranks(Some(into), positions.own())?;
             let own = match from {
                 Some(from) => from.data()?.first().copied(),
-                None => into.data()?.get(sites.local.rank as usize).copied(),
+                None => into.data()?.get(positions.local.rank as usize).copied(),
             };
             let sent = expected.iter().filter_map(|(rank, _)| Some((*rank, own?)));
             steps.exchanges(sent.collect(), expected);
         }
         let sides = Sides::new(&mut steps, from, Some(into))?;
-        if sites.remote.is_some() {
+        if positions.remote.is_some() {
             check_not_in_place(from)?;
-            inter::exchange(&mut steps, sites, &sides.from, &sides.into);
+            inter::exchange(&mut steps, positions, &sides.from, &sides.into);
             return Ok(steps);
         }
-        let place = sites.local;
+        let position = positions.local;
         steps.described.bytes = into.bytes()?;
-        let own = place.rank as usize;
+        let own = position.rank as usize;
         if from.is_none()
             && let Blocks::Each(each) = into
         {
@@ -248,7 +248,7 @@ impl Process {
         }
         // Bytes that were just written are slower to read for other processes than older ones.
         let first = sides.from.first().unwrap_or(&sides.into[own]);
-        ring(&mut steps, place, &sides.into, first);
+        ring(&mut steps, position, &sides.into, first);
         if let Some(from) = sides.from.first() {
             copy_own(&mut steps, from, &sides.into[own])?;
         }
@@ -262,25 +262,25 @@ impl Process {
         into: &Blocks,
         communicator: usize,
     ) -> Result<Steps> {
-        let sites = self.sites(communicator)?;
+        let positions = self.positions(communicator)?;
         if let Some(from) = from {
             from.check_apart(into)?;
         }
         let mut steps = self.steps_on(communicator);
         if self.checks {
-            let expected = of_ranks(Some(into), sites.own())?;
-            steps.exchanges(of_ranks(from.or(Some(into)), sites.own())?, expected);
+            let expected = of_ranks(Some(into), positions.own())?;
+            steps.exchanges(of_ranks(from.or(Some(into)), positions.own())?, expected);
         }
         let left = self.blocks_by_messages(communicator);
         let mut sides = Sides::of_some(&mut steps, from, Some(into), |rank| {
             Left::has(left.from, rank)
         })?;
-        if sites.remote.is_some() {
+        if positions.remote.is_some() {
             check_not_in_place(from)?;
-            inter::exchange(&mut steps, sites, &sides.from, &sides.into);
+            inter::exchange(&mut steps, positions, &sides.from, &sides.into);
             return Ok(steps);
         }
-        let Place { rank, size } = sites.local;
+        let Position { rank, size } = positions.local;
         if from.is_none() {
             for block in into.packed(&mut steps)? {
                 let copy = scratch(block.len())?;

@@ -3,7 +3,7 @@
 
 use causeway_engine::Memory;
 
-use super::place::Place;
+use super::position::Position;
 use crate::abi;
 use crate::buffer::{OwnedBuffer, check_apart, scratch, temporary};
 use crate::checking::Data;
@@ -193,13 +193,13 @@ impl Reduction {
 }
 
 /// Rank 0 has all blocks, and sends each to its process.
-pub(super) fn deliver_parts(steps: &mut Steps, place: Place, blocks: &[Memory]) {
-    if place.rank == 0 {
-        for rank in 1..place.size {
+pub(super) fn deliver_parts(steps: &mut Steps, position: Position, blocks: &[Memory]) {
+    if position.rank == 0 {
+        for rank in 1..position.size {
             steps.send(rank, blocks[rank as usize].clone());
         }
     } else {
-        steps.receive(0, blocks[place.rank as usize].clone());
+        steps.receive(0, blocks[position.rank as usize].clone());
     }
     steps.fence();
 }
@@ -208,30 +208,30 @@ pub(super) fn deliver_parts(steps: &mut Steps, place: Place, blocks: &[Memory]) 
 /// belongs on the root.
 pub(super) fn reduce_by_tree(
     steps: &mut Steps,
-    place: Place,
+    position: Position,
     root: u32,
     of: &Reduction,
 ) -> Result<()> {
-    let relative = place.relative_to(root);
+    let relative = position.relative_to(root);
     // What this process has combined so far: its operands, which stay as they are, the place of the result, or memory beside it.
     let mut own = of.from.as_ref().unwrap_or(&of.into).clone();
     let mut is_in_place = of.from.is_none();
     let mut beside = None;
     let mut mask = 1;
-    while mask < place.size {
+    while mask < position.size {
         if relative & mask != 0 {
             steps.fence();
-            steps.send(place.absolute(relative - mask, root), own);
+            steps.send(position.absolute(relative - mask, root), own);
             steps.fence();
             return Ok(());
         }
-        if relative + mask < place.size {
+        if relative + mask < position.size {
             let other = match (is_in_place, &beside) {
                 (false, _) => of.into.clone(),
                 (true, Some(beside)) => Memory::clone(beside),
                 (true, None) => beside.insert(scratch(own.len())?).clone(),
             };
-            steps.receive(place.absolute(relative + mask, root), other.clone());
+            steps.receive(position.absolute(relative + mask, root), other.clone());
             steps.fence();
             if is_in_place && of.what.commutes() {
                 steps.combine(&of.what, &other, &own, of.count);

@@ -8,7 +8,7 @@ use causeway_engine::Memory;
 use super::inter::{self, Root};
 use super::moving::check_root;
 use super::operands::{Reduction, deliver_parts, reduce_by_tree};
-use super::place::Place;
+use super::position::Position;
 use super::spreading::{ring, shares};
 use crate::abi;
 use crate::buffer::{OwnedBuffer, overlap, scratch};
@@ -45,21 +45,21 @@ impl Process {
 
     /// A reduction whose result every process gets.
     pub fn allreduce(&mut self, of: &Reduction, communicator: usize) -> Result<Steps> {
-        let sites = self.sites(communicator)?;
-        let place = sites.local;
+        let positions = self.positions(communicator)?;
+        let position = positions.local;
         let mut steps = self.steps_on(communicator);
         of.describe(&mut steps, self.checks)?;
-        if sites.remote.is_some() {
-            inter::allreduce(&mut steps, sites, of)?;
+        if positions.remote.is_some() {
+            inter::allreduce(&mut steps, positions, of)?;
             return Ok(steps);
         }
-        let is_long = of.into.len() >= LONG_ALLREDUCE && of.count >= u64::from(place.size);
-        if is_long && of.what.commutes() && place.size > 1 {
+        let is_long = of.into.len() >= LONG_ALLREDUCE && of.count >= u64::from(position.size);
+        if is_long && of.what.commutes() && position.size > 1 {
             of.lay_out(&mut steps);
-            allreduce_by_ring(&mut steps, place, of)?;
+            allreduce_by_ring(&mut steps, position, of)?;
         } else {
             of.prepare(&mut steps);
-            allreduce_by_doubling(&mut steps, place, of)?;
+            allreduce_by_doubling(&mut steps, position, of)?;
         }
         of.deliver(&mut steps);
         Ok(steps)
@@ -67,24 +67,24 @@ impl Process {
 
     /// A reduction whose result the root gets. On other processes, `into` is scratch memory.
     pub fn reduce(&mut self, of: &Reduction, root: i32, communicator: usize) -> Result<Steps> {
-        let sites = self.sites(communicator)?;
-        let place = sites.local;
+        let positions = self.positions(communicator)?;
+        let position = positions.local;
         let mut steps = self.steps_on(communicator);
         of.describe(&mut steps, self.checks)?;
         steps.described.root = root;
-        if let Some(remote) = sites.remote {
-            inter::reduce(&mut steps, sites, Root::of(root, remote)?, of)?;
+        if let Some(remote) = positions.remote {
+            inter::reduce(&mut steps, positions, Root::of(root, remote)?, of)?;
             return Ok(steps);
         }
-        let root = check_root(root, place.size)?;
+        let root = check_root(root, position.size)?;
         of.lay_out(&mut steps);
         // To keep the order of ranks, the tree's root is rank 0, whichever process gets the result.
         let top = if of.what.commutes() { root } else { 0 };
-        reduce_by_tree(&mut steps, place, top, of)?;
+        reduce_by_tree(&mut steps, position, top, of)?;
         if top != root {
-            if place.rank == top {
+            if position.rank == top {
                 steps.send(root, of.into.clone());
-            } else if place.rank == root {
+            } else if position.rank == root {
                 steps.receive(top, of.into.clone());
             }
         }
@@ -101,22 +101,22 @@ impl Process {
         mine: &OwnedBuffer,
         communicator: usize,
     ) -> Result<Steps> {
-        let sites = self.sites(communicator)?;
-        let place = sites.local;
+        let positions = self.positions(communicator)?;
+        let position = positions.local;
         let mut steps = self.steps_on(communicator);
         of.describe(&mut steps, self.checks)?;
-        if self.checks && sites.remote.is_none() {
+        if self.checks && positions.remote.is_none() {
             let part = |count: &u64| Data::of(&of.datatype, *count);
             let parts = parts.iter().map(part).collect::<Result<Vec<_>>>()?;
-            let own = parts.get(place.rank as usize).copied();
-            let others = (0..).zip(parts).filter(|(rank, _)| *rank != place.rank);
+            let own = parts.get(position.rank as usize).copied();
+            let others = (0..).zip(parts).filter(|(rank, _)| *rank != position.rank);
             let sent = Vec::from_iter(others);
             let expected = sent.iter().filter_map(|(rank, _)| Some((*rank, own?)));
             let expected = expected.collect();
             steps.exchanges(sent, expected);
         }
-        if sites.remote.is_some() {
-            inter::reduce_scatter(&mut steps, sites, of, parts, mine)?;
+        if positions.remote.is_some() {
+            inter::reduce_scatter(&mut steps, positions, of, parts, mine)?;
             return Ok(steps);
         }
         if of.what.commutes() {
@@ -124,7 +124,7 @@ impl Process {
             let operands = of.from.as_ref().unwrap_or(&of.into);
             let blocks = of.blocks(operands, parts)?;
             // The program's memory for its part may have operands that are still needed.
-            let len = blocks[place.rank as usize].len();
+            let len = blocks[position.rank as usize].len();
             let is_apart = mine.datatype.is_contiguous()
                 && mine.memory.len() == len
                 && !overlap(operands, &mine.memory);
@@ -132,23 +132,23 @@ impl Process {
                 true => mine.memory.clone(),
                 false => scratch(len)?,
             };
-            reduce_scatter_by_ring(&mut steps, place, of, &blocks, &result)?;
+            reduce_scatter_by_ring(&mut steps, position, of, &blocks, &result)?;
             if !is_apart {
                 of.copy_result(&mut steps, &result, mine)?;
             }
         } else {
             of.lay_out(&mut steps);
             let blocks = of.blocks(&of.into, parts)?;
-            reduce_by_tree(&mut steps, place, 0, of)?;
-            deliver_parts(&mut steps, place, &blocks);
-            of.copy_result(&mut steps, &blocks[place.rank as usize], mine)?;
+            reduce_by_tree(&mut steps, position, 0, of)?;
+            deliver_parts(&mut steps, position, &blocks);
+            of.copy_result(&mut steps, &blocks[position.rank as usize], mine)?;
         }
         Ok(steps)
     }
 
     /// A reduction over the ranks up to each process's, or before it.
     pub fn scan(&mut self, of: &Reduction, kind: Scan, communicator: usize) -> Result<Steps> {
-        let Place { rank, size } = self.place(communicator)?;
+        let Position { rank, size } = self.position(communicator)?;
         let mut steps = self.steps_on(communicator);
         of.describe(&mut steps, self.checks)?;
         let is_last = rank + 1 == size;
@@ -192,8 +192,8 @@ impl Process {
 
 /// In round k, processes exchange their results with those whose rank differs in bit k. Each process beyond the largest power of two
 /// has a neighbour that takes part for it.
-fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
-    let Place { rank, size } = place;
+fn allreduce_by_doubling(steps: &mut Steps, position: Position, of: &Reduction) -> Result<()> {
+    let Position { rank, size } = position;
     let power = 1 << size.ilog2();
     let extra = size - power;
     let own = &of.into;
@@ -246,12 +246,12 @@ fn allreduce_by_doubling(steps: &mut Steps, place: Place, of: &Reduction) -> Res
 /// operands lie.
 fn reduce_scatter_by_ring(
     steps: &mut Steps,
-    place: Place,
+    position: Position,
     of: &Reduction,
     blocks: &[Memory],
     result: &Memory,
 ) -> Result<()> {
-    let Place { rank, size } = place;
+    let Position { rank, size } = position;
     if size == 1 {
         steps.copy(&blocks[0], result);
         return Ok(());
@@ -268,15 +268,15 @@ fn reduce_scatter_by_ring(
             let len = block.len();
             block.slice(done.min(len)..(done + segment).min(len))
         };
-        let mut going = part(&blocks[place.previous() as usize]);
+        let mut going = part(&blocks[position.previous() as usize]);
         for round in 1..size {
             let own = part(&blocks[((rank + 2 * size - round - 1) % size) as usize]);
             let coming = match round + 1 == size {
                 true => part(result),
                 false => between[(round % 2) as usize].slice(0..own.len()),
             };
-            steps.receive(place.previous(), coming.clone());
-            steps.send(place.next(), going);
+            steps.receive(position.previous(), coming.clone());
+            steps.send(position.next(), going);
             steps.fence();
             steps.combine(&of.what, &own, &coming, (own.len() / unit) as u64);
             going = coming;
@@ -286,18 +286,18 @@ fn reduce_scatter_by_ring(
     Ok(())
 }
 
-fn allreduce_by_ring(steps: &mut Steps, place: Place, of: &Reduction) -> Result<()> {
+fn allreduce_by_ring(steps: &mut Steps, position: Position, of: &Reduction) -> Result<()> {
     let operands = of.from.as_ref().unwrap_or(&of.into);
-    let operands = shares(operands, of.unit(), place.size);
-    let results = shares(&of.into, of.unit(), place.size);
-    let own = &results[place.rank as usize];
+    let operands = shares(operands, of.unit(), position.size);
+    let results = shares(&of.into, of.unit(), position.size);
+    let own = &results[position.rank as usize];
     if of.from.is_some() {
-        reduce_scatter_by_ring(steps, place, of, &operands, own)?;
+        reduce_scatter_by_ring(steps, position, of, &operands, own)?;
     } else {
         let apart = scratch(own.len())?;
-        reduce_scatter_by_ring(steps, place, of, &operands, &apart)?;
+        reduce_scatter_by_ring(steps, position, of, &operands, &apart)?;
         steps.copy(&apart, own);
     }
-    ring(steps, place, &results, own);
+    ring(steps, position, &results, own);
     Ok(())
 }

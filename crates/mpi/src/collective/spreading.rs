@@ -2,7 +2,7 @@
 
 use causeway_engine::Memory;
 
-use super::place::Place;
+use super::position::Position;
 use crate::steps::Steps;
 
 /// From so many bytes on, a broadcast scatters first: each byte leaves the root once then, and not as often as the tree has
@@ -37,89 +37,89 @@ pub(crate) fn is_sent_by_root(bytes: usize, processes: u32) -> bool {
 }
 
 /// Broadcasts memory from the root to each of the others.
-pub(crate) fn broadcast_by_root(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
-    if place.rank != root {
+pub(crate) fn broadcast_by_root(steps: &mut Steps, position: Position, root: u32, memory: &Memory) {
+    if position.rank != root {
         return steps.receive(root, memory.clone());
     }
-    for relative in 1..place.size {
-        steps.send(place.absolute(relative, root), memory.clone());
+    for relative in 1..position.size {
+        steps.send(position.absolute(relative, root), memory.clone());
     }
 }
 
 /// Broadcasts memory among the processes of one group.
-pub(crate) fn broadcast_within(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
-    match memory.len() >= LONG_BROADCAST && place.size > 2 {
-        true => broadcast_by_scatter(steps, place, root, memory),
-        false => broadcast_by_tree(steps, place, root, memory),
+pub(crate) fn broadcast_within(steps: &mut Steps, position: Position, root: u32, memory: &Memory) {
+    match memory.len() >= LONG_BROADCAST && position.size > 2 {
+        true => broadcast_by_scatter(steps, position, root, memory),
+        false => broadcast_by_tree(steps, position, root, memory),
     }
 }
 
 /// Each process receives from the one whose relative rank differs in its lowest set bit, then sends to those that differ in a lower bit.
-pub(crate) fn broadcast_by_tree(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
-    let relative = place.relative_to(root);
+pub(crate) fn broadcast_by_tree(steps: &mut Steps, position: Position, root: u32, memory: &Memory) {
+    let relative = position.relative_to(root);
     let mut mask = 1;
-    while mask < place.size && relative & mask == 0 {
+    while mask < position.size && relative & mask == 0 {
         mask *= 2;
     }
     if relative != 0 {
-        steps.receive(place.absolute(relative - mask, root), memory.clone());
+        steps.receive(position.absolute(relative - mask, root), memory.clone());
         steps.fence();
     }
     mask /= 2;
     while mask > 0 {
-        if relative + mask < place.size {
-            steps.send(place.absolute(relative + mask, root), memory.clone());
+        if relative + mask < position.size {
+            steps.send(position.absolute(relative + mask, root), memory.clone());
         }
         mask /= 2;
     }
 }
 
 /// The root's memory is scattered along the same tree, and then gathered round a ring (van de Geijn).
-fn broadcast_by_scatter(steps: &mut Steps, place: Place, root: u32, memory: &Memory) {
+fn broadcast_by_scatter(steps: &mut Steps, position: Position, root: u32, memory: &Memory) {
     const LINE: usize = 64;
-    let relative = place.relative_to(root);
-    let shares = shares(memory, LINE, place.size);
+    let relative = position.relative_to(root);
+    let shares = shares(memory, LINE, position.size);
     let start = |block: u32| match shares.get(block as usize) {
         Some(share) => share.as_ptr() as usize - memory.as_ptr() as usize,
         None => memory.len(),
     };
-    let part = |from: u32, to: u32| memory.slice(start(from)..start(to.min(place.size)));
+    let part = |from: u32, to: u32| memory.slice(start(from)..start(to.min(position.size)));
     let mut mask = 1;
-    while mask < place.size && relative & mask == 0 {
+    while mask < position.size && relative & mask == 0 {
         mask *= 2;
     }
     if relative != 0 {
         steps.receive(
-            place.absolute(relative - mask, root),
+            position.absolute(relative - mask, root),
             part(relative, relative + mask),
         );
         steps.fence();
     }
     mask /= 2;
     while mask > 0 {
-        if relative + mask < place.size {
-            let to = place.absolute(relative + mask, root);
+        if relative + mask < position.size {
+            let to = position.absolute(relative + mask, root);
             steps.send(to, part(relative + mask, relative + 2 * mask));
         }
         mask /= 2;
     }
-    let by_rank = (0..place.size).map(|rank| {
-        let relative = (rank + place.size - root) % place.size;
+    let by_rank = (0..position.size).map(|rank| {
+        let relative = (rank + position.size - root) % position.size;
         shares[relative as usize].clone()
     });
     steps.fence();
     let by_rank = Vec::from_iter(by_rank);
-    ring(steps, place, &by_rank, &by_rank[place.rank as usize]);
+    ring(steps, position, &by_rank, &by_rank[position.rank as usize]);
 }
 
 /// Each process has its own block, in its place or elsewhere, and gets the others from the process before it.
-pub(crate) fn ring(steps: &mut Steps, place: Place, blocks: &[Memory], own: &Memory) {
-    let Place { rank, size } = place;
+pub(crate) fn ring(steps: &mut Steps, position: Position, blocks: &[Memory], own: &Memory) {
+    let Position { rank, size } = position;
     let mut going = own;
     for round in 0..size.saturating_sub(1) {
         let theirs = (rank + size - round - 1) % size;
-        steps.receive(place.previous(), blocks[theirs as usize].clone());
-        steps.send(place.next(), going.clone());
+        steps.receive(position.previous(), blocks[theirs as usize].clone());
+        steps.send(position.next(), going.clone());
         steps.fence();
         going = &blocks[theirs as usize];
     }

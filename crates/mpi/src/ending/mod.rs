@@ -332,7 +332,7 @@ impl Process {
             process.answer_questions();
             process.poll(&mut barrier)
         };
-        while let Waited::Call(_) = self.wait_for_news(&mut look)? {}
+        while let Waited::Call(_) = self.wait_until_ready(&mut look)? {}
         Ok(())
     }
 }

@@ -55,7 +55,7 @@ impl Process {
 
     /// Waits for a collective operation of a window. A death is an error for all, also for those that wait for one that lives.
     pub fn wait_for_all(&mut self, handle: usize, active: &mut Active) -> Result<Waited<()>> {
-        let done = self.wait_for_news(|process| {
+        let done = self.wait_until_ready(|process| {
             process.handle_notices();
             let done = process.poll(active)?.map(|_| ());
             match done {
@@ -202,7 +202,7 @@ impl Process {
 
     #[cold]
     fn flush_notices(&mut self, handle: usize, rank: Option<u32>) -> Result<Waited<()>> {
-        self.wait_for_news(|process| {
+        self.wait_until_ready(|process| {
             process.take_error(handle)?;
             match process.is_flushed(handle, rank)? {
                 true => process.take_error(handle).map(Some),

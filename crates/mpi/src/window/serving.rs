@@ -295,7 +295,7 @@ impl Process {
         mut ready: impl FnMut(&mut Self) -> Result<Option<T>>,
     ) -> Result<Waited<T>> {
         let mut is_watching = false;
-        self.wait_for_news(|process| {
+        self.wait_until_ready(|process| {
             process.handle_notices();
             if let Some(done) = ready(process)? {
                 return Ok(Some(done));

@@ -1,15 +1,15 @@
-//! The place of a process in a communicator.
+//! The position of a process in a communicator.
 
 use crate::abi;
 
 /// The rank of this process and the number of processes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) rank: u32,
     pub(crate) size: u32,
 }
 
-impl Place {
+impl Position {
     /// This rank, counted from the root as rank 0.
     pub(crate) fn relative_to(self, root: u32) -> u32 {
         (self.rank + self.size - root) % self.size
@@ -29,18 +29,18 @@ impl Place {
     }
 }
 
-/// This process's place in a communicator of one or two groups.
+/// This process's position in a communicator of one or two groups.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sites {
-    /// The process's place in the local group.
-    pub(crate) local: Place,
+pub(crate) struct Positions {
+    /// The process's position in the local group.
+    pub(crate) local: Position,
     /// The number of processes in the remote group, if there is one.
     pub(crate) remote: Option<u32>,
     /// Whether the local group comes first.
     pub(crate) is_first: bool,
 }
 
-impl Sites {
+impl Positions {
     /// Whether this process is the root that is named so.
     pub(crate) fn is_root(self, root: i32) -> bool {
         match self.remote {
@@ -56,7 +56,7 @@ impl Sites {
 
     /// The process's place among those of both groups, and the rotation ([`crate::steps::Steps::rotate`]) with which steps
     /// count ranks there. These ranks are the same on both sides.
-    pub(crate) fn all(self) -> (Place, (u32, u32)) {
+    pub(crate) fn all(self) -> (Position, (u32, u32)) {
         let remote = self.remote.unwrap_or(0);
         let size = self.local.size + remote;
         let (before, first) = if self.is_first {
@@ -65,7 +65,7 @@ impl Sites {
             (remote, 0)
         };
         let rank = before + self.local.rank;
-        (Place { rank, size }, (first, size))
+        (Position { rank, size }, (first, size))
     }
 
     /// The rotation with which steps count ranks in the local group.
