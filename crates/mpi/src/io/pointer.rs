@@ -126,9 +126,19 @@ impl SharedPointer {
         Ok(())
     }
 
-    /// Moves it on; returns where it stood.
+    /// Moves it on, unless that leads beyond what an `MPI_Offset` holds; returns where it stood.
     pub(crate) fn add(&self, many: u64) -> Result<u64> {
-        Ok(self.word(0)?.fetch_add(many, Ordering::SeqCst))
+        let next = |at: u64| {
+            let next = at.checked_add(many)?;
+            i64::try_from(next).is_ok().then_some(next)
+        };
+        let moved = self
+            .word(0)?
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, next);
+        moved.map_err(|at| {
+            let text = format!("the shared file pointer would move from {at} by {many}");
+            Error::new(abi::ERR_DISP, text)
+        })
     }
 }
 
@@ -194,6 +204,8 @@ mod tests {
         let found = SharedPointer::find(name).expect("the memory exists");
         assert_eq!(found.add(2).expect("it moves"), 5);
         assert_eq!(made.get().expect("it has moved"), 7);
+        assert!(found.add(i64::MAX as u64).is_err() && found.add(u64::MAX).is_err());
+        assert_eq!(made.get().expect("it has not moved"), 7);
         let [process, descriptor, mark] = name;
         assert!(SharedPointer::find([process, descriptor, mark ^ 1]).is_err());
         let other = SharedPointer::make(0).expect("memory");

@@ -33,10 +33,19 @@ impl File {
                 return Err(Error::new(abi::ERR_ARG, text));
             }
         };
-        base.checked_add_signed(offset).ok_or_else(|| {
-            let text = format!("{offset} from {base} lies before the beginning of the view");
-            Error::new(abi::ERR_ARG, text)
-        })
+        let bad = |text: String| Error::new(abi::ERR_ARG, text);
+        let to = base.checked_add_signed(offset).ok_or_else(|| {
+            bad(format!(
+                "{offset} from {base} lies before the beginning of the view"
+            ))
+        })?;
+        // Programs get positions as signed numbers.
+        match i64::try_from(to) {
+            Ok(_) => Ok(to),
+            Err(_) => Err(bad(format!(
+                "{offset} from {base} is more than an MPI_Offset holds"
+            ))),
+        }
     }
 }
 
@@ -105,18 +114,23 @@ pub fn set_view(caller: &mut impl Caller, file: usize, view: Result<View>) -> Re
     })
 }
 
-/// The displacement of a view, where `MPI_DISPLACEMENT_CURRENT` may be given.
+/// The displacement of a view, for which `MPI_DISPLACEMENT_CURRENT` must be given in files that are accessed sequentially (MPI 5.0 §14.3).
 pub fn displacement(caller: &mut impl Caller, file: usize, given: i64) -> Result<i64> {
-    if given != DISPLACEMENT_CURRENT {
-        return Ok(given);
-    }
-    caller.with(|process| match process.files.get(file)?.has(abi::MODE_SEQUENTIAL) {
-        true => Ok(()),
-        false => {
-            let text = "MPI_DISPLACEMENT_CURRENT is for files that were opened with MPI_MODE_SEQUENTIAL";
-            Err(Error::new(abi::ERR_DISP, text))
+    let is_sequential =
+        caller.with(|process| Ok(process.files.get(file)?.has(abi::MODE_SEQUENTIAL)))?;
+    match (is_sequential, given) {
+        (false, DISPLACEMENT_CURRENT) => {
+            let text =
+                "MPI_DISPLACEMENT_CURRENT is for files that were opened with MPI_MODE_SEQUENTIAL";
+            return Err(Error::new(abi::ERR_DISP, text));
         }
-    })?;
+        (false, given) => return Ok(given),
+        (true, DISPLACEMENT_CURRENT) => {}
+        (true, _) => {
+            let text = "the view of a file that was opened with MPI_MODE_SEQUENTIAL begins at MPI_DISPLACEMENT_CURRENT";
+            return Err(Error::new(abi::ERR_DISP, text));
+        }
+    }
     let position = shared_position(caller, file)? as i64;
     caller.with(|process| {
         let view = &process.files.get(file)?.view;

@@ -84,6 +84,16 @@ impl Access {
         Ok(from..to.max(from))
     }
 
+    /// Where the first byte of the data lies, from an offset of the file on.
+    fn next_from(&self, offset: u64) -> Result<Option<u64>> {
+        let view = &self.opened.view;
+        let position = view.data_before(offset, self.position)?.max(self.position);
+        match position < self.end() {
+            true => view.offset_of(position).map(Some),
+            false => Ok(None),
+        }
+    }
+
     fn part(&self, positions: &Range<u64>) -> Memory {
         let start = (positions.start - self.position) as usize;
         self.stream
@@ -104,7 +114,11 @@ impl Plan {
             .iter()
             .fold((0, 0), |(bytes, pieces), [from, to, piece]| {
                 let span = (to - from) as u64;
-                (bytes + span, pieces + span.div_ceil((*piece).max(1) as u64))
+                let many = span.div_ceil((*piece).max(1) as u64);
+                (
+                    u64::saturating_add(bytes, span),
+                    u64::saturating_add(pieces, many),
+                )
             });
         if !is_mixed || total / pieces.max(1) >= small {
             return None;
@@ -129,6 +143,28 @@ impl Plan {
 
     fn rounds(&self) -> u64 {
         self.share.div_ceil(self.window)
+    }
+
+    /// The first round, of `from` and those behind it, in which some process collects data. `next` returns the place of the first byte of the data from a place in the file on.
+    fn next_round(
+        &self,
+        from: u64,
+        next: impl Fn(u64) -> Result<Option<u64>>,
+    ) -> Result<Option<u64>> {
+        let mut first = None;
+        for node in 0..self.nodes {
+            let part = self.window_of(node, 0).start;
+            let here = self.window_of(node, from);
+            let end = (part + self.share).min(self.all.end);
+            if here.is_empty() {
+                continue;
+            }
+            if let Some(at) = next(here.start)?.filter(|at| *at < end) {
+                let round = (at - part) / self.window;
+                first = Some(first.map_or(round, |first: u64| first.min(round)));
+            }
+        }
+        Ok(first)
     }
 
     /// What a process collects in a round.
@@ -296,8 +332,10 @@ pub(crate) fn carry_out(caller: &mut impl Caller, access: &Access, plan: &Plan) 
     let mut done = Ok(());
     let window = temporary(plan.window as usize);
     let window = agree(caller, opened.communicator, window)?;
-    for round in 0..plan.rounds() {
+    let mut from = 0;
+    while let Some(round) = next_round(caller, access, plan, from)? {
         one_round(caller, access, plan, round, &window, &mut done)?;
+        from = round + 1;
     }
     agree(caller, opened.communicator, done)?;
     if access.writes {
@@ -308,6 +346,30 @@ pub(crate) fn carry_out(caller: &mut impl Caller, access: &Access, plan: &Plan) 
     let there = size.and_then(|size| access.within(&(0..size)));
     let there = agree(caller, opened.communicator, there)?;
     Ok(there.end - there.start)
+}
+
+/// The first round, of `from` and those behind it, in which processes have data: what they access may be far apart.
+fn next_round(
+    caller: &mut impl Caller,
+    access: &Access,
+    plan: &Plan,
+    from: u64,
+) -> Result<Option<u64>> {
+    if from >= plan.rounds() {
+        return Ok(None);
+    }
+    if plan.rounds() == 1 {
+        return Ok(Some(0));
+    }
+    let own = plan.next_round(from, |offset| access.next_from(offset));
+    // An error comes again in the round itself.
+    let own = own.unwrap_or(Some(from));
+    let own = own.map_or(i64::MAX, |round| round as i64);
+    let all = exchange_numbers(caller, access.opened.communicator, [own])?;
+    let first = all.iter().map(|[round]| *round).min();
+    Ok(first
+        .filter(|round| *round < i64::MAX)
+        .map(|round| round as u64))
 }
 
 /// Has the storage do something unless it has failed before: a server that is gone costs its whole time-out each time that it is
@@ -386,6 +448,25 @@ mod tests {
             }
         }
         assert_eq!(next, 90_008);
+    }
+
+    #[test]
+    fn rounds_without_data_are_left_out() {
+        let far = 1 << 50;
+        let spans = [[0, 3 * far + 8, 8], [8, 3 * far + 16, 8]];
+        let plan = Plan::of(&spans, LARGE_PIECE, (1 << 20, 2), 0).expect("small pieces that mix");
+        let data = [0, far as u64, 3 * far as u64];
+        let next = |from: u64| Ok(data.into_iter().find(|at| *at >= from));
+        let mut from = 0;
+        let mut found = Vec::new();
+        while let Some(round) = plan.next_round(from, next).expect("all have a place") {
+            found.extend((0..plan.size).map(|node| plan.window_of(node, round)));
+            from = round + 1;
+        }
+        assert!(found.len() <= 2 * data.len(), "{}", found.len());
+        for at in data {
+            assert!(found.iter().any(|window| window.contains(&at)), "{at}");
+        }
     }
 
     #[test]

@@ -114,6 +114,7 @@ fn external32_of(basic: Basic) -> Basic {
         Basic::Long => Basic::Int,
         Basic::UnsignedLong => Basic::Unsigned,
         Basic::Wchar => Basic::UnsignedShort,
+        Basic::LongInt => Basic::TwoInt,
         same => same,
     }
 }
