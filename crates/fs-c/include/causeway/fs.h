@@ -225,7 +225,8 @@ int64_t cwfs_pwrite(cwfs_t *fs, cwfs_file_t file, const void *buffer, size_t siz
  * cwfs_readx - read many regions into many buffers
  *
  *     The regions, in order, fill the buffers, in order; both have the same number of bytes, but may be cut
- *     differently. At most 1,048,576 of each. What lies in a hole or behind the end of the file reads as zeros.
+ *     differently. At most 1,048,576 of each. What lies in a hole reads as zeros; so does what lies behind the
+ *     end of the file, if there are several regions. The memory behind the bytes of a single one stays as it is.
  *
  * RETURN VALUE
  *     How many of the bytes lie before the end of the file.

@@ -118,8 +118,8 @@ impl Client {
     }
 
     /// Reads regions, in order, into memory fragments that cover the same number of bytes. Returns how
-    /// many of the bytes lie before the end of the file; holes, and what lies behind the end, read as
-    /// zeros.
+    /// many of the bytes lie before the end of the file. Holes read as zeros; so does what lies behind the end, if there are several
+    /// regions. The memory behind the bytes of a single one stays as it is.
     pub fn read_list(
         &mut self,
         file: &mut File,

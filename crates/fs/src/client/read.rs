@@ -83,7 +83,7 @@ impl Client {
         }
     }
 
-    /// Reads the bytes before the end of the file by its node, and zeros for the rest. `None` if the file was truncated
+    /// Reads the bytes before the end of the file by its node, and zeros for the rest of several regions. `None` if the file was truncated
     /// meanwhile, which `file` then shows.
     fn read_striped(
         &mut self,
@@ -277,7 +277,7 @@ impl Client {
     }
 }
 
-/// The part of a list that lies before byte `size`; sets the memory of the rest to zeros.
+/// The part of a list that lies before byte `size`; sets the memory of the rest to zeros if the list has several regions.
 fn before_end(list: IoList<'_>, size: u64) -> (Vec<Region>, Vec<Memory>) {
     let mut memory = Cutter::new(list.memory.iter().cloned());
     let (mut inside, mut into) = (Vec::with_capacity(list.regions.len()), Vec::new());
@@ -291,8 +291,9 @@ fn before_end(list: IoList<'_>, size: u64) -> (Vec<Region>, Vec<Memory>) {
         }
         if len < region.len {
             into.extend(memory.take(std::mem::take(&mut pending)));
-            for behind in memory.take(region.len - len) {
-                behind.clear();
+            let behind = memory.take(region.len - len);
+            if list.regions.len() > 1 {
+                behind.iter().for_each(Memory::clear);
             }
         }
     }
@@ -308,7 +309,9 @@ fn deliver_content(content: &[u8], list: IoList<'_>) -> u64 {
         let found = content.get(start..).unwrap_or_default();
         let len = region.len.min(found.len() as u64);
         memory.copy_in(&found[..len as usize]);
-        memory.clear(region.len - len);
+        if list.regions.len() > 1 {
+            memory.clear(region.len - len);
+        }
     }
     list.len_before(content.len() as u64)
 }

@@ -13,6 +13,12 @@ use std::hash::Hash;
 use causeway_bmi::{Addr, ConnectionId};
 use causeway_wire::fs::{ObjectId, PointerStep};
 
+/// Where a pointer leads that is moved on: not beyond what programs get as a signed number.
+fn moved(at: u64, many: u64) -> Option<u64> {
+    let to = at.checked_add(many)?;
+    i64::try_from(to).is_ok().then_some(to)
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -166,7 +172,7 @@ impl<C: Copy + Eq + Hash> Pointers<C> {
         };
         let (next, replied) = match step {
             PointerStep::Put(to) => (to, to),
-            PointerStep::Add(many) => (at.checked_add(many).ok_or(Refused::TooFar)?, at),
+            PointerStep::Add(many) => (moved(at, many).ok_or(Refused::TooFar)?, at),
             PointerStep::Get => (at, at),
             PointerStep::End => {
                 self.forget(key);

@@ -58,7 +58,7 @@ proptest! {
                         }
                         (None, PointerStep::End) => Ok(0),
                         (None, _) => Err(Refused::Unknown),
-                        (Some(at), PointerStep::Add(many)) => match at.checked_add(many) {
+                        (Some(at), PointerStep::Add(many)) => match at.checked_add(many).filter(|to| *to <= i64::MAX as u64) {
                             Some(next) => {
                                 model.insert(key, next);
                                 Ok(at)
