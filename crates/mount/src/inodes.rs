@@ -8,8 +8,10 @@ use causeway_wire::fs::ObjectId;
 
 use crate::file_end::FileEnd;
 
-/// How long after a change by another client an object counts as contended. After such a time, a change meets at most one request of the kernel's that is under way.
-const CONTENTION: Duration = Duration::from_millis(500);
+/// Longest time between two changes of an object by other clients that follow each other closely, and after the last one of these.
+const CLOSE: Duration = Duration::from_millis(100);
+/// Others change an object all the time if so many changes follow each other closely. One that was just finished, such as a copy, is read again and again from then on.
+const MANY_CHANGES: u32 = 8;
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -24,8 +26,8 @@ struct Inode {
     /// The kernel has asked for an access control list, which it may keep.
     keeps_list: bool,
     end: FileEnd,
-    /// When another client last changed the object.
-    recalled: Option<Instant>,
+    /// When another client last changed the object, and how many changes followed each other closely then.
+    changed: Option<(Instant, u32)>,
 }
 
 /// What the kernel has of an object of which it is about to be given a name.
@@ -102,17 +104,19 @@ impl Inodes {
         self.lock().get_mut(&file).map(|inode| with(&mut inode.end))
     }
 
-    /// Another client changes an object.
+    /// Another client changes an object of which this mount has cached the attributes.
     pub(crate) fn note_recall(&self, object: ObjectId, now: Instant) {
         if let Some(inode) = self.lock().get_mut(&object) {
-            inode.recalled = Some(now);
+            let last = inode.changed.filter(|(at, _)| now < *at + CLOSE);
+            let count = last.map_or(0, |(_, count)| count);
+            inode.changed = Some((now, count.saturating_add(1)));
         }
     }
 
-    /// Whether others change an object all the time.
+    /// Whether others have just been changing an object all the time.
     pub(crate) fn is_contended(&self, object: ObjectId, now: Instant) -> bool {
-        let recalled = self.lock().get(&object).and_then(|inode| inode.recalled);
-        recalled.is_some_and(|at| now < at + CONTENTION)
+        let changed = self.lock().get(&object).and_then(|inode| inode.changed);
+        changed.is_some_and(|(at, count)| count >= MANY_CHANGES && now < at + CLOSE)
     }
 
     /// The kernel is about to get an access control list of an object.
@@ -187,10 +191,14 @@ mod tests {
         assert!(!is_contended(0), "the kernel has no inode");
         inodes.give(object);
         assert!(!is_contended(0));
-        inodes.note_recall(object, at(0));
-        assert!(is_contended(499) && !is_contended(500));
-        inodes.note_recall(object, at(400));
-        assert!(is_contended(899) && !is_contended(900));
+        for change in 0..7 {
+            inodes.note_recall(object, at(99 * change));
+            assert!(!is_contended(99 * change), "after {change}");
+        }
+        inodes.note_recall(object, at(693));
+        assert!(is_contended(792) && !is_contended(793));
+        inodes.note_recall(object, at(793));
+        assert!(!is_contended(793), "the first one after a pause");
     }
 
     #[test]

@@ -16,8 +16,8 @@ use causeway_fs::client::Passed;
 use causeway_wire::fs::ObjectId;
 use fuser::{INodeNo, Notifier};
 
-/// Most threads for names, and for pages: one for each directory whose lock is held, and each file whose pages are.
-const MAX_THREADS: usize = 16;
+/// Most threads for names, and for pages: one for each directory whose lock is held, and each file whose pages are. Where an I/O server does not reply, as many files may be read for which replies wait.
+const MAX_THREADS: usize = 64;
 /// A name that no object has. That the kernel has nothing to forget of it shows only that it could take the lock of the directory.
 const NO_NAME: &[u8] = b"\x01 no such name";
 
@@ -172,7 +172,9 @@ impl KernelCache {
     fn put(&self, queue: &Arc<Queue>, jobs: Vec<Job>) {
         let mut state = lock(&queue.state);
         state.jobs.extend(jobs);
-        let wanted = state.jobs.len().saturating_sub(state.idle);
+        let jobs = state.jobs.iter().map(|job| job.locked);
+        let free: HashSet<ObjectId> = jobs.filter(|locked| !state.busy.contains(locked)).collect();
+        let wanted = free.len().saturating_sub(state.idle);
         for _ in 0..wanted.min(MAX_THREADS - state.threads.min(MAX_THREADS)) {
             match self.start_thread(queue) {
                 Ok(()) => state.threads += 1,
@@ -216,8 +218,8 @@ impl Queue {
                     log_failure(notifier.inval_inode(INodeNo(job.locked.0), start, len));
                 }
             }
-            (job.then)();
             self.end_job(job.locked);
+            (job.then)();
         }
     }
 

@@ -1,6 +1,7 @@
 //! The operations behind the kernel's requests: each is one or a few calls of the client library.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_fs::Error;
@@ -35,6 +36,8 @@ pub(crate) struct Mounted {
     stored: StoredBytes,
     directories: Mutex<Directories>,
     ahead: Ahead,
+    /// Replies to writes past the kernel's cache that wait until it has dropped pages.
+    pub(crate) waiting_writes: AtomicUsize,
     /// Programs that wait for locks.
     pub(crate) waits: Arc<Waits>,
     /// The handles by which programs have taken locks.
@@ -68,6 +71,7 @@ impl Mounted {
             stored: StoredBytes::default(),
             directories: Mutex::default(),
             ahead: Ahead::default(),
+            waiting_writes: AtomicUsize::default(),
             waits: Arc::default(),
             lock_handles: LockHandles::default(),
         }

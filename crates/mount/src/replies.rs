@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use causeway_fs::client::EntryTimes;
 use causeway_wire::fs::{Errno as WireErrno, Kind, ObjectId};
@@ -13,6 +14,9 @@ use crate::attributes::{Failed, Outcome, Shown, for_kernel};
 use crate::file_end::FileEnd;
 use crate::listed::Listed;
 use crate::operations::Mounted;
+
+/// Most replies to writes that wait at once: half as many as the kernel has requests under way in the background.
+const MAX_WAITING_WRITES: usize = 8;
 
 /// Files, each with bytes whose pages the kernel has to drop.
 type Pages = Vec<(ObjectId, Range<u64>)>;
@@ -83,7 +87,7 @@ impl Mounted {
         }
     }
 
-    /// Notes that the kernel has content of these bytes in the place of zeros, and may take the file to have grown. The request may hold their pages, so it does not wait.
+    /// Notes that the kernel has written these bytes through its cache. The request holds their pages, so it does not wait.
     pub(crate) fn note_written(self: &Arc<Self>, file: ObjectId, bytes: Range<u64>) {
         let pages = self.pages_of(file, |end| end.note_written(bytes));
         self.when_dropped(pages.into_iter().collect(), |_| ());
@@ -96,8 +100,26 @@ impl Mounted {
         end: u64,
         reply: impl FnOnce() + Send + 'static,
     ) {
-        let pages = self.pages_of(file, |known| known.note_written_past(end));
-        self.when_dropped(pages.into_iter().collect(), |_| reply());
+        let Some(pages) = self.pages_of(file, |known| known.note_written_past(end)) else {
+            return reply();
+        };
+        // To drop a page, the kernel may have to write it back, by a request that waits for those in the background to end: these may be all that it permits.
+        let waiting = self.waiting_writes.fetch_add(1, Ordering::Relaxed);
+        if waiting >= MAX_WAITING_WRITES {
+            self.waiting_writes.fetch_sub(1, Ordering::Relaxed);
+            reply();
+            return self.when_dropped(vec![pages], |_| ());
+        }
+        self.when_dropped(vec![pages], |mounted| {
+            mounted.waiting_writes.fetch_sub(1, Ordering::Relaxed);
+            reply();
+        });
+    }
+
+    /// Notes that a request has made the file as large as this. It does not wait.
+    pub(crate) fn note_grown(self: &Arc<Self>, file: ObjectId, size: u64) {
+        let pages = self.pages_of(file, |end| end.note_written_past(size));
+        self.when_dropped(pages.into_iter().collect(), |_| ());
     }
 
     /// Replies with what has got a name.
@@ -165,11 +187,16 @@ impl Mounted {
         let named = listed.iter().filter(|listed| !listed.is_dot);
         let pages = self.pages_before(named.map(|listed| &listed.shown));
         self.when_dropped(pages, move |mounted| {
-            mounted.reply_now(directory, &listed, reply)
+            mounted.reply_listed_now(directory, &listed, reply)
         });
     }
 
-    fn reply_now(&self, directory: ObjectId, listed: &[Listed], mut reply: ReplyDirectoryPlus) {
+    fn reply_listed_now(
+        &self,
+        directory: ObjectId,
+        listed: &[Listed],
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let named = listed.iter().filter(|listed| !listed.is_dot);
         let named = named.map(|listed| (&listed.name[..], &listed.shown));
         self.reply_with_entries(directory, named, |times| {

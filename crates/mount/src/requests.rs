@@ -34,6 +34,7 @@ const BLOCK_BYTES: u32 = 4096;
 const O_EXCL: i32 = rustix::fs::OFlags::EXCL.bits() as i32;
 const O_TRUNC: i32 = rustix::fs::OFlags::TRUNC.bits() as i32;
 const O_APPEND: i32 = rustix::fs::OFlags::APPEND.bits() as i32;
+const O_DIRECT: i32 = rustix::fs::OFlags::DIRECT.bits() as i32;
 /// A part of `O_SYNC`, too.
 const O_DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
 const O_ACCMODE: i32 = rustix::fs::OFlags::RWMODE.bits() as i32;
@@ -482,7 +483,8 @@ impl Filesystem for RequestHandler {
             Ok(()) => {
                 let bytes = offset..offset.saturating_add(data.len() as u64);
                 let reply = move || reply.written((bytes.end - bytes.start) as u32);
-                match is_own {
+                // Others write past the cache, too, if they have set `O_DIRECT`.
+                match is_own || flags.0 & O_DIRECT != 0 {
                     true => self.mounted.reply_written_past(object, bytes.end, reply),
                     false => {
                         self.mounted.note_written(object, bytes);
@@ -674,7 +676,7 @@ impl Filesystem for RequestHandler {
                 .allocate(object(inode), part, flags, may_lose_privileges(request));
         if allocated == Ok(true) {
             self.mounted
-                .note_written(object(inode), offset..offset.saturating_add(length));
+                .note_grown(object(inode), offset.saturating_add(length));
         }
         reply_empty(allocated.map(drop), reply);
     }

