@@ -520,19 +520,21 @@ impl Process {
     /// Whether no operation in progress needs more than the awaited one.
     #[inline]
     pub(crate) fn is_quiet(&self) -> bool {
-        self.schedules.is_empty()
-            && !self.buffers.has_any()
-            && self.windows.are_quiet()
-            && !self.ports.are_asked()
-            && !self.awaits_descriptions()
+        self.schedules.is_empty() && self.drains_only_schedules()
     }
 
     /// Whether no other operations of this process need polls than schedules.
     pub(crate) fn only_schedules_need_polls(&self) -> bool {
-        !self.has_threads
-            && !self.buffers.has_any()
+        !self.has_threads && self.drains_only_schedules()
+    }
+
+    /// Whether completions that belong to no request are those of schedules: [`Process::drain`] handles no others.
+    #[inline]
+    fn drains_only_schedules(&self) -> bool {
+        !self.buffers.has_any()
             && self.windows.are_quiet()
             && !self.ports.are_asked()
+            && !self.awaits_descriptions()
     }
 
     /// Makes progress in one of some calls: a program that always finds a request that is done, or has none in progress, would otherwise never learn

@@ -18,7 +18,7 @@ pub(crate) mod worker;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use causeway_command::cluster::{Cluster, Spec, free_space, require_space};
 use causeway_command::failure::{Failure, Outcome};
@@ -250,7 +250,6 @@ impl Show<'_> {
     ) -> Outcome<Phase> {
         let bytes = work.iter().map(|work| work.bytes).sum();
         let progress = Progress::new(self.output, name, bytes);
-        let started = Instant::now();
         let phase = phase::run(
             name,
             self.clients,
@@ -265,7 +264,7 @@ impl Show<'_> {
             "{name}: {} files, {} in {} ({})",
             count_text(phase.items),
             bytes_text(phase.bytes()),
-            duration_text(started.elapsed()),
+            duration_text(phase.time()),
             rate_text(phase.bytes(), phase.time())
         ));
         Ok(phase)

@@ -77,41 +77,63 @@ static void strided(void) {
     OK(MPI_Type_free(&second));
 }
 
+/* What the receiver of `behind_another` waits for. */
+enum Other { MESSAGE, MESSAGE_AND_PARTS, BARRIER_LATER, BARRIER, OTHERS };
+
+static void barrier(enum Other way, MPI_Comm comm) {
+    MPI_Request request;
+    if (way == BARRIER) {
+        OK(MPI_Barrier(comm));
+    } else {
+        OK(MPI_Ibarrier(comm, &request));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+}
+
 /* The receiver waits for something else, which comes only once the sender is rid of all partitions: a receive that was started before the message was
  * described gets on meanwhile. */
 static void behind_another(void) {
     enum { BYTES = 1 << 20, PARTS = 4 };
     static char data[PARTS * BYTES];
     int other = rank ^ 1, begun = 1, over = 0;
-    if (other >= size) return;
-    for (int way = 0; way < 2; way++) {
+    MPI_Comm both;
+    OK(MPI_Comm_split(MPI_COMM_WORLD, rank / 2, rank, &both));
+    for (enum Other way = 0; way < OTHERS && other < size; way++) {
         MPI_Request part, message;
-        memset(data, rank % 2 ? 7 + way : 0, sizeof data);
+        int is_message = way == MESSAGE || way == MESSAGE_AND_PARTS;
+        memset(data, rank % 2 ? 7 + (int)way : 0, sizeof data);
         if (rank % 2) {
             OK(MPI_Recv(&begun, 1, MPI_INT, other, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
             OK(MPI_Psend_init(data, PARTS, BYTES, MPI_CHAR, other, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &part));
             OK(MPI_Start(&part));
             OK(MPI_Pready_range(0, PARTS - 1, part));
             OK(MPI_Wait(&part, MPI_STATUS_IGNORE));
-            OK(MPI_Send(&begun, 1, MPI_INT, other, 4, MPI_COMM_WORLD));
+            if (is_message) {
+                OK(MPI_Send(&begun, 1, MPI_INT, other, 4, MPI_COMM_WORLD));
+            } else {
+                barrier(way, both);
+            }
         } else {
             OK(MPI_Precv_init(data, PARTS, BYTES, MPI_CHAR, other, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &part));
             OK(MPI_Start(&part));
-            OK(MPI_Irecv(&over, 1, MPI_INT, other, 4, MPI_COMM_WORLD, &message));
+            if (is_message) OK(MPI_Irecv(&over, 1, MPI_INT, other, 4, MPI_COMM_WORLD, &message));
             OK(MPI_Send(&begun, 1, MPI_INT, other, 2, MPI_COMM_WORLD));
-            if (way == 0) {
+            if (way == MESSAGE) {
                 OK(MPI_Wait(&message, MPI_STATUS_IGNORE));
-                OK(MPI_Wait(&part, MPI_STATUS_IGNORE));
-            } else {
-                MPI_Request both[2] = {part, message};
+            } else if (way == MESSAGE_AND_PARTS) {
+                MPI_Request all[2] = {part, message};
                 int flag = 0;
-                while (!flag) OK(MPI_Testall(2, both, &flag, MPI_STATUSES_IGNORE));
-                part = both[0];
+                while (!flag) OK(MPI_Testall(2, all, &flag, MPI_STATUSES_IGNORE));
+                part = all[0];
+            } else {
+                barrier(way, both);
             }
-            CHECK(over == 1 && data[0] == 7 + way && data[sizeof data - 1] == 7 + way);
+            OK(MPI_Wait(&part, MPI_STATUS_IGNORE));
+            CHECK(over == 1 && data[0] == 7 + (int)way && data[sizeof data - 1] == 7 + (int)way);
         }
         OK(MPI_Request_free(&part));
     }
+    OK(MPI_Comm_free(&both));
 }
 
 static void nobody(void) {

@@ -27,6 +27,12 @@ impl Tcp {
         let Some(state) = self.slots.get_mut(peer) else {
             return;
         };
+        let was_up = state.link.as_ref().is_some_and(Link::is_up);
+        let refusal = match &mut state.origin {
+            Origin::Connected(targets) if !was_up => targets.take_refusal(),
+            _ => None,
+        };
+        let cause = refusal.unwrap_or(cause);
         state.polled = false;
         state.session.flush_held(peer, sink);
         if let (Some(link), PeerError::Protocol(text)) = (&mut state.link, &cause)
@@ -84,7 +90,7 @@ impl Tcp {
             return false;
         };
         let (now, deadline) = (self.clock.now(), link.trust_deadline);
-        if link.is_up() || now >= deadline || !targets.next(false) {
+        if link.is_up() || now >= deadline || !targets.refused(cause) {
             return false;
         }
         tracing::debug!(address = %state.address, %cause, "the peer's next address is tried");

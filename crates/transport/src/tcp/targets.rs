@@ -8,6 +8,8 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use crate::error::PeerError;
+
 /// How long an address is tried in the first round: many round trips of a cluster's network. It is twice as long in each
 /// further round, so that also an address behind a slow or lossy network is reached.
 const FIRST_LIMIT: Duration = Duration::from_millis(250);
@@ -21,20 +23,27 @@ const MAX_SILENT: usize = 64;
 /// The addresses of one peer, of which one is tried, or was reached.
 #[derive(Debug)]
 pub(super) struct Targets {
+    /// Those at which a handshake has failed in this attempt come last.
     all: Vec<SocketAddr>,
+    /// How many are left to be tried.
+    left: usize,
     at: usize,
     round: u32,
     /// One has not replied in this round.
     any_silent: bool,
+    /// Why a handshake has failed.
+    refusal: Option<PeerError>,
 }
 
 impl Targets {
     pub(super) fn new(all: Vec<SocketAddr>) -> Self {
         Self {
+            left: all.len(),
             all,
             at: 0,
             round: 0,
             any_silent: false,
+            refusal: None,
         }
     }
 
@@ -42,19 +51,20 @@ impl Targets {
     pub(super) fn add(&mut self, more: Vec<SocketAddr>) {
         for target in more {
             if !self.all.contains(&target) {
-                self.all.push(target);
+                self.all.insert(self.left, target);
+                self.left += 1;
             }
         }
     }
 
     /// The address that is tried, or was reached.
     pub(super) fn current(&self) -> Option<SocketAddr> {
-        self.all.get(self.at).copied()
+        self.all[..self.left].get(self.at).copied()
     }
 
     /// How long to try it.
     pub(super) fn limit(&self) -> Option<Duration> {
-        let has_others = self.all.len() > 1 && self.round + 1 < ROUNDS;
+        let has_others = self.left > 1 && self.round + 1 < ROUNDS;
         has_others.then(|| FIRST_LIMIT * (1 << self.round))
     }
 
@@ -62,10 +72,38 @@ impl Targets {
     pub(super) fn next(&mut self, silent: bool) -> bool {
         self.any_silent |= silent;
         self.at += 1;
-        if self.at < self.all.len() {
+        self.goes_on()
+    }
+
+    /// The handshake at the present address has failed: at this one there may be another process. It would fail again, so the address is not tried any
+    /// more in this attempt. Returns whether there is another one to try.
+    pub(super) fn refused(&mut self, cause: &PeerError) -> bool {
+        // What a process of ours says tells more than how another program breaks the handshake.
+        let is_reason =
+            |it: &PeerError| matches!(it, PeerError::Unauthorised(_) | PeerError::Full(_));
+        if !self.refusal.as_ref().is_some_and(is_reason) {
+            self.refusal = Some(cause.clone());
+        }
+        if let Some(rest) = self.all[..self.left].get_mut(self.at..)
+            && !rest.is_empty()
+        {
+            rest.rotate_left(1);
+            self.left -= 1;
+        }
+        self.goes_on()
+    }
+
+    /// Why a handshake of this attempt has failed: that tells more than that other addresses were not reached.
+    pub(super) fn take_refusal(&mut self) -> Option<PeerError> {
+        self.refusal.take()
+    }
+
+    /// Begins with the next round, if this one is over. Returns whether there is an address to try.
+    fn goes_on(&mut self) -> bool {
+        if self.at < self.left {
             return true;
         }
-        let is_over = !self.any_silent || self.round + 1 >= ROUNDS;
+        let is_over = self.left == 0 || !self.any_silent || self.round + 1 >= ROUNDS;
         if !is_over {
             (self.at, self.any_silent) = (0, false);
             self.round += 1;
@@ -76,6 +114,7 @@ impl Targets {
     /// A new attempt begins, with the addresses in silent networks last.
     pub(super) fn restart(&mut self, silent: &SilentNetworks) {
         (self.at, self.round, self.any_silent) = (0, 0, false);
+        (self.left, self.refusal) = (self.all.len(), None);
         self.all
             .sort_by_key(|target| silent.0.contains(&network(target.ip())));
     }
@@ -128,6 +167,25 @@ mod tests {
         assert!(all.next(false));
         assert_eq!(port(&all), 2);
         assert!(!all.next(false));
+    }
+
+    #[test]
+    fn those_at_which_the_handshake_fails_are_not_tried_again() {
+        let mut all = targets(&["10.0.0.1:1", "10.0.1.1:2", "10.0.2.1:3"]);
+        let unauthorised = PeerError::Unauthorised(String::new());
+        assert!(all.next(true));
+        assert!(all.refused(&unauthorised));
+        assert_eq!(port(&all), 3);
+        assert!(all.next(false));
+        assert_eq!((port(&all), all.limit()), (1, Some(2 * FIRST_LIMIT)));
+        all.add(vec!["10.0.3.1:4".parse().unwrap()]);
+        assert!(all.refused(&PeerError::Disconnected));
+        assert!(all.next(false));
+        assert_eq!(port(&all), 4);
+        assert!(!all.refused(&PeerError::Disconnected));
+        assert_eq!(all.take_refusal(), Some(unauthorised));
+        all.restart(&SilentNetworks::default());
+        assert_eq!((all.left, all.take_refusal()), (4, None));
     }
 
     #[test]

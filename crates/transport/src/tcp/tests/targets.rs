@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::support::*;
 use crate::address::Address;
+use crate::error::PeerError;
 use crate::method::Method;
+use crate::tcp::TcpConfig;
 
 /// A listener whose queue is full, so that the kernel drops further callers' packets.
 fn silent_listener() -> (Vec<OwnedFd>, Address) {
@@ -87,4 +89,32 @@ fn a_program_that_is_none_of_ours_is_an_error() {
     let (stream, _) = other.accept().unwrap();
     drop(stream);
     until(&mut [&mut client], |nodes| !nodes[0].seen.downs.is_empty());
+}
+
+/// Where the peer's process has refused this one, that is the reason that its user needs, also if another address does not reply, or nothing listens
+/// there; and the address that has refused is not tried again and again meanwhile.
+#[test]
+fn the_reason_of_a_peer_that_refuses_is_reported() {
+    let (_kept, silent) = silent_listener();
+    let nobody = {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        format!("tcp://{}", other.local_addr().unwrap())
+    };
+    for other in [silent, nobody.parse().unwrap()] {
+        let mut server = Node::new(keyed(false));
+        let address = server.listen();
+        let mut client = Node::new(TcpConfig {
+            key: Some([0x43; 32].into()),
+            connect_timeout: Duration::from_secs(1),
+            ..plain()
+        });
+        let peer = client.tcp.connect(Instant::now(), &address).unwrap();
+        assert!(client.tcp.also_at(peer, &other));
+        client.tcp.send(peer, &[b"hello"]).unwrap();
+        until(&mut [&mut client, &mut server], |nodes| {
+            !nodes[0].seen.downs.is_empty()
+        });
+        let cause = &client.seen.downs[0].1;
+        assert!(matches!(cause, PeerError::Unauthorised(_)), "{cause:?}");
+    }
 }
