@@ -78,6 +78,10 @@ static void pointers(void) {
     MPI_File_get_byte_offset(file, 3, &offset);
     CHECK(offset == 12);
     CHECK(MPI_File_seek(file, -1, MPI_SEEK_SET) != MPI_SUCCESS);
+    MPI_Offset position, largest = INT64_MAX;
+    MPI_File_get_position(file, &position);
+    CHECK(MPI_File_seek(file, largest, MPI_SEEK_SET) == MPI_SUCCESS && MPI_File_seek(file, 1, MPI_SEEK_CUR) != MPI_SUCCESS);
+    CHECK(MPI_File_seek(file, position, MPI_SEEK_SET) == MPI_SUCCESS);
     CHECK(MPI_File_preallocate(file, 8192) == MPI_SUCCESS);
     MPI_File_get_size(file, &offset);
     CHECK(offset == 8192);
@@ -235,6 +239,19 @@ static void representations(void) {
     MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
     MPI_File_read_at(file, 0, bytes, 8, MPI_BYTE, &status);
     CHECK(memcmp(bytes, "\0\0\0\1\377\377\377\376", 8) == 0);
+    /* A pair has 8 bytes there, and here 12 in 16. */
+    struct {
+        long value;
+        int index;
+    } pair[3] = {{rank, 5}, {-7, 6}, {rank + 9, 7}}, found[3] = {{0, 0}};
+    CHECK(MPI_File_set_view(file, 0, MPI_LONG_INT, MPI_LONG_INT, "external32", MPI_INFO_NULL) == MPI_SUCCESS);
+    CHECK(MPI_File_write_at(file, 3 * rank, pair, 3, MPI_LONG_INT, &status) == MPI_SUCCESS);
+    MPI_File_sync(file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int at = 0; at < 3; at++)
+        CHECK(MPI_File_read_at(file, 3 * other + at, &found[at], 1, MPI_LONG_INT, &status) == MPI_SUCCESS);
+    CHECK(found[0].value == other && found[1].value == -7 && found[2].value == other + 9 && found[2].index == 7);
+    MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
     MPI_Offset disp;
     MPI_Datatype etype, filetype;
     char datarep[MPI_MAX_DATAREP_STRING];
@@ -323,6 +340,8 @@ static void modes_and_errors(void) {
     CHECK(class_of(MPI_File_write(file, &byte, 1, MPI_BYTE, &status)) == MPI_ERR_UNSUPPORTED_OPERATION);
     CHECK(MPI_File_write_shared(file, &byte, 1, MPI_BYTE, &status) == MPI_SUCCESS);
     CHECK(class_of(MPI_File_read_shared(file, &byte, 1, MPI_BYTE, &status)) == MPI_ERR_ACCESS);
+    CHECK(class_of(MPI_File_set_view(file, 3, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL)) == MPI_ERR_DISP);
+    CHECK(MPI_File_set_view(file, MPI_DISPLACEMENT_CURRENT, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL) == MPI_SUCCESS);
     MPI_File_close(&file);
     file = open_file(MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
     CHECK(MPI_File_read_at(file, 0, &byte, 0, MPI_BYTE, &status) == MPI_SUCCESS && count_of(&status, MPI_BYTE) == 0);
