@@ -4,12 +4,14 @@ import asyncio
 import multiprocessing
 import os
 import pickle
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import pytest
 from fsspec.callbacks import Callback
 
+import causeway
 from causeway.spec import CausewayFileSystem
 
 
@@ -133,6 +135,52 @@ def test_transactions(fs, place):
                 file.write(b"never")
             raise RuntimeError
     assert fs.ls(place, detail=False) == [place + "/new", place + "/old"]
+
+
+def test_a_file_copied_onto_itself_keeps_its_content(fs, place, tmp_path):
+    file, link, hard = place + "/file", place + "/link", place + "/hard"
+    fs.makedirs(place + "/tree")
+    fs.pipe({file: b"content", place + "/tree/x": b"x"})
+    fs.client.symlink("file", link)
+    fs.client.link(file, hard)
+    for source, target in [(file, file), (file, link), (link, file), (file, hard)]:
+        with pytest.raises(shutil.SameFileError):
+            fs.cp_file(source, target)
+    for target in [file, hard]:
+        fs.mv(file, target)
+    with pytest.raises(shutil.SameFileError):
+        fs.copy(place + "/tree/", place + "/tree", recursive=True)
+    for again in [lambda: fs.mv(place + "/fil*", place), lambda: fs.mv([file], [hard])]:
+        with pytest.raises(shutil.SameFileError):
+            again()
+    with pytest.raises(shutil.Error):
+        fs.mv(place + "/tre*", place + "/tree/inner", recursive=True)
+    assert fs.cat([file, link, hard]) == {file: b"content", link: b"content", hard: b"content"}
+    assert fs.cat(place + "/tree/x") == b"x"
+
+
+def test_a_file_is_neither_put_nor_got_onto_itself(fs, place, tmp_path, monkeypatch):
+    """A mount shows the same file as a local one, with its number, size and times."""
+    path, local = place + "/file", str(tmp_path / "mounted")
+    fs.pipe(path, b"content")
+    with open(local, "wb") as file:
+        file.write(b"content")
+    os.utime(local, ns=(0, 1_700_000_000_123_456_789))
+    seen = os.stat(local)
+
+    def as_mounted(stat):
+        return lambda *path, **options: stat(*path, **options)._replace(st_ino=seen.st_ino, st_mtime_ns=seen.st_mtime_ns)
+
+    monkeypatch.setattr(causeway.Client, "stat", as_mounted(causeway.Client.stat))
+    monkeypatch.setattr(causeway.RawFile, "stat", as_mounted(causeway.RawFile.stat))
+    with pytest.raises(shutil.SameFileError):
+        fs.put_file(local, path)
+    with pytest.raises(shutil.SameFileError):
+        fs.get_file(path, local)
+    assert fs.cat(path) == b"content" and (tmp_path / "mounted").read_bytes() == b"content"
+    os.utime(local)
+    fs.put_file(local, path)
+    fs.get_file(path, local)
 
 
 def _read(fs, path):
