@@ -57,6 +57,41 @@ def test_listings_and_names(fs, place):
     assert fs.info(place + "/a/link")["type"] == "file" and fs.info(place + "/a/link")["islink"]
 
 
+def test_listings_show_links_and_do_not_descend_through_them(fs, place, tmp_path):
+    """Names and kinds are those of the local file system of fsspec; links to files alone are listed as files, as pyarrow expects."""
+    local = fsspec.filesystem("file")
+    fs.makedirs(place + "/a/b")
+    fs.pipe(place + "/a/b/file", b"content")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").write_bytes(b"content")
+    # Twenty links to the directory itself: followed, they make 20^n paths of n components.
+    links = {f"a/here{number}": "." for number in range(20)}
+    links |= {"a/up": "..", "a/file": "b/file", "a/none": "missing", "a/itself": "itself", "other": "a/b"}
+    for link, target in links.items():
+        fs.client.symlink(target, f"{place}/{link}")
+        os.symlink(target, tmp_path / link)
+
+    def below(paths, root):
+        return [path.removeprefix(str(root)) for path in paths]
+
+    assert below(fs.find(place), place) == below(local.find(str(tmp_path)), tmp_path)
+    assert below(fs.find(place + "/other"), place) == ["/other/file"]
+    assert below(fs.glob(place + "/**"), place) == below(local.glob(str(tmp_path / "**")), tmp_path)
+    kinds = {each["name"].rpartition("/")[2]: (each["type"], each.get("islink", False)) for each in fs.ls(place + "/a")}
+    assert kinds.pop("b") == ("directory", False) and kinds.pop("file") == ("file", True)
+    assert len(kinds) == 23 and set(kinds.values()) == {("other", True)}
+    for asked in ["a/up", "a/file", "other", "a/b"]:
+        shown, expected = fs.info(f"{place}/{asked}"), local.info(str(tmp_path / asked))
+        assert shown["type"] == expected["type"] and shown.get("destination") == expected.get("destination")
+    with pytest.raises(FileNotFoundError):
+        fs.info(place + "/a/none")
+    with pytest.raises(OSError):
+        fs.info(place + "/a/itself")
+    assert fs.isdir(place + "/other") and not fs.isdir(place + "/a/none") and not fs.isfile(place + "/a/none")
+    fs.client.mknod(place + "/pipe")
+    assert fs.info(place + "/pipe")["type"] == "other"
+
+
 def test_ranges_and_errors(fs, place):
     data = os.urandom(300_000)
     fs.pipe(place + "/data", data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import io
@@ -181,7 +182,7 @@ class CausewayFileSystem(AbstractFileSystem):
         return cls._strip_protocol(path).rpartition("/")[0] or "/"
 
     def _describe(self, path: str, at: Stat) -> dict[str, Any]:
-        kind = "directory" if at.is_dir() else "file" if at.is_file() else "link"
+        kind = "directory" if at.is_dir() else "file" if at.is_file() else "other"
         return {
             "name": path,
             "size": at.st_size if kind != "directory" else 0,
@@ -200,29 +201,37 @@ class CausewayFileSystem(AbstractFileSystem):
         at = self.client.stat(path, follow_symlinks=False)
         if not at.is_symlink():
             return self._describe(path, at)
-        return self._follow(path, at)
-
-    def _follow(self, path: str, link: Stat) -> dict[str, Any]:
         # A link is shown as its target, as in the local file system of fsspec.
+        return self._describe(path, self.client.stat(path)) | self._link(path)
+
+    def _link(self, path: str) -> dict[str, Any]:
+        return {"islink": True, "destination": self.client.readlink(path)}
+
+    def _listed(self, path: str, at: Stat) -> dict[str, Any]:
+        if not at.is_symlink():
+            return self._describe(path, at)
+        # A link to a file is listed as the file. One to a directory is no directory here, or walks would descend through it.
         try:
-            found = self._describe(path, self.client.stat(path))
+            target = self.client.stat(path)
         except OSError:
-            found = self._describe(path, link)
-        return found | {"islink": True, "destination": self.client.readlink(path)}
+            target = at
+        return self._describe(path, target if target.is_file() else at) | self._link(path)
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         path = self._strip_protocol(path)
         try:
             listed = list(self.client.scandir(path))
         except NotADirectoryError:
-            found = [self.info(path)]
-        else:
-            front = path.rstrip("/")
-            found = [
-                self._follow(f"{front}/{name}", at) if at.is_symlink() else self._describe(f"{front}/{name}", at)
-                for name, at in listed
-            ]
-        return found if detail else [each["name"] for each in found]
+            return [self.info(path) if detail else path]
+        front = path.rstrip("/")
+        if not detail:
+            return [f"{front}/{name}" for name, _ in listed]
+        found = []
+        for name, at in listed:
+            # A link may have been removed since.
+            with contextlib.suppress(FileNotFoundError):
+                found.append(self._listed(f"{front}/{name}", at))
+        return found
 
     def exists(self, path: str, **options: Any) -> bool:
         return self.client.exists(self._strip_protocol(path))
