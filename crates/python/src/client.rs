@@ -329,16 +329,17 @@ impl Client {
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         let places = paths.iter().map(|path| Place::from(&**path)).collect();
         let opened = self.with(py, |client| Ok(read_small(client, places)))?;
-        let fetch = |opened| match opened {
+        let fetch = |(opened, path): (_, &PyBackedBytes)| match opened {
             Opened::Small(content) => Ok(PyBytes::new(py, &content)),
-            Opened::Large(file) => self.read_large(py, *file),
+            Opened::Large(file) => self.read_large(py, path, *file),
             Opened::Failed(error) => Err(failed(error)),
         };
         let one = |fetched: Fetched<'py>| match fetched {
             Ok(bytes) => bytes.into_any(),
             Err(error) => error.into_value(py).into_bound(py).into_any(),
         };
-        Ok(opened.into_iter().map(fetch).map(one).collect())
+        let fetched = opened.into_iter().zip(&paths).map(fetch);
+        Ok(fetched.map(one).collect())
     }
 
     /// Makes many files with their content, or replaces the content of those that exist; returns the exception of each, or
@@ -359,9 +360,15 @@ impl Client {
 }
 
 impl Client {
-    fn read_large<'py>(&self, py: Python<'py>, file: client::File) -> Fetched<'py> {
+    fn read_large<'py>(&self, py: Python<'py>, path: &[u8], file: client::File) -> Fetched<'py> {
         let size = file.node.attributes.size;
-        let bytes = NewBytes::new(py, usize::try_from(size).unwrap_or(usize::MAX))?;
+        // Every element of the result is the content or an `OSError`, so that programs can tell them apart.
+        let bytes = NewBytes::new(py, usize::try_from(size).unwrap_or(usize::MAX));
+        let bytes = bytes.map_err(|_| {
+            let path = String::from_utf8_lossy(path).escape_debug().to_string();
+            let text = format!("read {path}: there is no memory for its {size} bytes; read parts of it, with open()");
+            refused(Errno::ENOMEM.0.into(), text)
+        })?;
         let (buffer, mut file) = (bytes.buffer(), file);
         let region = causeway_wire::fs::Region {
             offset: 0,

@@ -268,6 +268,17 @@ def test_many_files_at_once(client, place):
     assert isinstance(failed[0], FileNotFoundError) and isinstance(failed[1], IsADirectoryError)
 
 
+def test_a_file_for_which_there_is_no_memory_is_an_error(client, place):
+    path = place + "/sparse"
+    for size in [1 << 62, (1 << 63) - 1]:
+        with client.open(path, "wb", 0) as file:
+            file.truncate(size)
+        with pytest.raises(OSError) as failed:
+            client.read(path)
+        assert failed.value.errno == errno.ENOMEM and "sparse" in str(failed.value)
+        assert isinstance(client.read_many([path])[0], OSError)
+
+
 def test_ranges_of_a_file_that_is_truncated_have_no_bytes_behind_its_end(dev, place):
     data, ranges = b"\xff" * 300_000, [(0, 9), (9, 9), (100_000, 300_000)]
     path = place + "/file"
