@@ -332,6 +332,7 @@ impl Client {
         let fetch = |(opened, path): (_, &PyBackedBytes)| match opened {
             Opened::Small(content) => Ok(PyBytes::new(py, &content)),
             Opened::Large(file) => self.read_large(py, path, *file),
+            Opened::Failed(error) if error.errno == Errno::ESTALE => self.read_replaced(py, path),
             Opened::Failed(error) => Err(failed(error)),
         };
         let one = |fetched: Fetched<'py>| match fetched {
@@ -360,25 +361,49 @@ impl Client {
 }
 
 impl Client {
+    /// Reads a file that was opened, or the one that has its name now, if it is gone.
     fn read_large<'py>(&self, py: Python<'py>, path: &[u8], file: client::File) -> Fetched<'py> {
+        match self.read_opened(py, path, file)? {
+            Err(error) if error.errno == Errno::ESTALE => self.read_replaced(py, path),
+            read => read.map_err(failed),
+        }
+    }
+
+    /// Reads the file that has this name now, which stays while it is read, although another one may replace it.
+    fn read_replaced<'py>(&self, py: Python<'py>, path: &[u8]) -> Fetched<'py> {
+        let held = self.with(py, |client| client.open_held(path, true))?;
+        self.read_opened(py, path, held)?.map_err(failed)
+    }
+
+    fn read_opened<'py>(
+        &self,
+        py: Python<'py>,
+        path: &[u8],
+        mut file: client::File,
+    ) -> PyResult<Result<Bound<'py, PyBytes>, Error>> {
+        check_owner(&self.owner)?;
         let size = file.node.attributes.size;
         // Every element of the result is the content or an `OSError`, so that programs can tell them apart.
         let bytes = NewBytes::new(py, usize::try_from(size).unwrap_or(usize::MAX));
         let bytes = bytes.map_err(|_| {
             let path = String::from_utf8_lossy(path).escape_debug().to_string();
-            let text = format!("read {path}: there is no memory for its {size} bytes; read parts of it, with open()");
+            let text = format!(
+                "read {path}: there is no memory for its {size} bytes; read parts of it, with open()"
+            );
             refused(Errno::ENOMEM.0.into(), text)
         })?;
-        let (buffer, mut file) = (bytes.buffer(), file);
+        let buffer = bytes.buffer();
         let region = causeway_wire::fs::Region {
             offset: 0,
             len: size,
         };
-        let count = self.with(py, move |client| {
-            client.check_readable(&file)?;
-            read_into(client, &mut file, &[region], &[buffer])
-        })?;
-        Ok(bytes.finish(count as usize))
+        let read = py.detach(move || {
+            self.clients.call(None, |client| {
+                client.check_readable(&file)?;
+                read_into(client, &mut file, &[region], &[buffer])
+            })
+        });
+        Ok(read.map(|count| bytes.finish(count as usize)))
     }
 }
 

@@ -3,6 +3,7 @@
 import array
 import errno
 import io
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -277,6 +278,31 @@ def test_a_file_for_which_there_is_no_memory_is_an_error(client, place):
             client.read(path)
         assert failed.value.errno == errno.ENOMEM and "sparse" in str(failed.value)
         assert isinstance(client.read_many([path])[0], OSError)
+
+
+def test_a_file_that_is_replaced_is_read_as_it_was_or_is(dev, place):
+    size, path = 3_000_000, place + "/replaced"
+    writer, reader = dev.client(), dev.client()
+    writer.write(path, bytes(size))
+    ends = threading.Event()
+
+    def replace():
+        for number in itertools.cycle(range(250)):
+            writer.write(place + "/new", bytes([number]) * size)
+            writer.rename(place + "/new", path)
+            if ends.is_set():
+                return
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    try:
+        # The files of one call are opened together, and the last one is read when it has been replaced.
+        for _ in range(50):
+            for content in reader.read_many([path] * 8):
+                assert content == content[:1] * size
+    finally:
+        ends.set()
+        replacing.join()
 
 
 def test_ranges_of_a_file_that_is_truncated_have_no_bytes_behind_its_end(dev, place):
