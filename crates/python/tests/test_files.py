@@ -355,10 +355,7 @@ def test_a_waiting_call_lets_other_threads_run(place):
         client = running.client(timeout=60)
         client.write("/large", bytes(1 << 20))
         pid = running.pids["io0"]
-        os.kill(pid, signal.SIGSTOP)
-        # The process's threads run until the signal has reached them.
-        while _state(pid) != "T":
-            time.sleep(0.001)
+        _stop(pid)
         seen = []
         reader = threading.Thread(target=lambda: seen.append(client.read("/large")))
         try:
@@ -369,6 +366,60 @@ def test_a_waiting_call_lets_other_threads_run(place):
             os.kill(pid, signal.SIGCONT)
         reader.join()
         assert seen == [bytes(1 << 20)]
+
+
+def _stop(pid):
+    os.kill(pid, signal.SIGSTOP)
+    # The process's threads run until the signal has reached them.
+    while _state(pid) != "T":
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("server", ["io0", "meta"])
+def test_a_call_on_many_files_of_a_stopped_server_has_one_time_out(server):
+    with causeway.dev(servers=1) as running:
+        files = {f"/{number}": bytes(100_000) for number in range(150)}
+        assert running.client().write_many(files) == [None] * len(files)
+        client, fs = running.client(timeout=1), running.filesystem(timeout=1)
+        calls = [
+            lambda: client.read_many(list(files)),
+            lambda: client.write_many(files),
+            lambda: fs.cat(list(files), on_error="return").values(),
+        ]
+        for call in calls:
+            call()
+        pid = running.pids[server]
+        _stop(pid)
+        try:
+            for call in calls:
+                began = time.monotonic()
+                failed = call()
+                # Each alone would take a second, or each few dozen of them.
+                assert time.monotonic() - began < 2
+                assert all(isinstance(each, TimeoutError) for each in failed)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert client.write_many(files) == [None] * len(files)
+
+
+def test_a_signal_is_handled_between_two_of_many_files(client, place):
+    files = {f"{place}/{number}": bytes(1 << 20) for number in range(200)}
+
+    def interrupt_soon():
+        while not client.exists(f"{place}/0"):
+            time.sleep(0.001)
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(OSError, match="interrupted"):
+            waiting = threading.Thread(target=interrupt_soon)
+            waiting.start()
+            client.write_many(files)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    waiting.join()
+    assert not client.exists(f"{place}/199")
 
 
 def test_a_killed_server_is_an_error_in_time():
