@@ -89,6 +89,30 @@ def test_locks_exclude_other_open_files_and_ctrl_c_ends_a_wait(client, place):
         assert one.lock(wait=False) and one.lock(range=(0, 0))
 
 
+def test_a_lock_of_a_file_that_is_closed_meanwhile_is_none(client, place):
+    path = place + "/closed"
+    client.write(path, b"content")
+    with client.open(path, "r+b", 0) as one, client.open(path, "r+b", 0) as other:
+        assert one.lock()
+        ends = []
+
+        def wait():
+            try:
+                ends.append(other.lock())
+            except ValueError as closed:
+                ends.append(str(closed))
+
+        waits = threading.Thread(target=wait)
+        waits.start()
+        time.sleep(0.2)
+        other.close()
+        # The lock is still another's, so the closing has ended the wait.
+        waits.join()
+        assert ends == ["I/O operation on closed file"]
+        one.unlock()
+        assert one.lock_holder() is None
+
+
 def interrupt(number, frame):
     raise OSError("interrupted")
 
