@@ -157,7 +157,17 @@ impl Clients {
         which: Option<usize>,
         work: impl FnOnce(&mut Client) -> Result<T, Error>,
     ) -> Result<T, Error> {
-        let mut borrowed = self.borrow(which)?;
+        self.call_within(self.configuration.timeout, which, work)
+    }
+
+    /// As [`Self::call`], for a part of a call that has this time left.
+    pub fn call_within<T>(
+        &self,
+        time: Duration,
+        which: Option<usize>,
+        work: impl FnOnce(&mut Client) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let mut borrowed = self.borrow(time, which)?;
         let client = borrowed.client.as_mut();
         work(client.expect("it is returned when this is dropped"))
     }
@@ -166,8 +176,8 @@ impl Clients {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn borrow(&self, which: Option<usize>) -> Result<Borrowed<'_>, Error> {
-        let deadline = Instant::now() + self.configuration.timeout;
+    fn borrow(&self, time: Duration, which: Option<usize>) -> Result<Borrowed<'_>, Error> {
+        let deadline = Instant::now() + time;
         let mut slots = self.lock();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use causeway_fs::Error;
-use causeway_fs::client::{self, ClientOptions, CreateOptions};
+use causeway_fs::client::{self, ClientOptions};
 use causeway_fs::clock;
 use causeway_fs::config::Configuration;
 use causeway_fs::listing::Listing;
@@ -13,16 +13,16 @@ use causeway_fs::open_file::{OpenFile, OpenFlags};
 use causeway_fs::pool::Clients;
 use causeway_sys::fork::Owner;
 use causeway_watch::log;
-use causeway_wire::fs::{Body, Errno, Kind, MAX_STUFFED_BYTES, Place, SetAttributes, SetXattrMode};
+use causeway_wire::fs::{Body, Errno, Kind, SetAttributes, SetXattrMode};
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::attributes::{self, Attributes, timestamp};
-use crate::buffers::{NewBytes, read_into};
 use crate::error::{check_owner, failed, refused};
 use crate::file::File;
+use crate::many::Many;
 
 /// A connected file system. Threads share it.
 #[pyclass(frozen, module = "causeway._causeway")]
@@ -41,10 +41,13 @@ impl Client {
         check_owner(&self.owner)?;
         py.detach(|| self.clients.call(None, work)).map_err(failed)
     }
-}
 
-/// The result for one of several files: its content, or an exception.
-type Fetched<'py> = Result<Bound<'py, PyBytes>, PyErr>;
+    /// Begins a call on many files.
+    fn many<'py>(&self, py: Python<'py>) -> PyResult<Many<'_, 'py>> {
+        check_owner(&self.owner)?;
+        Ok(Many::new(py, &self.clients))
+    }
+}
 
 #[pymethods]
 impl Client {
@@ -327,18 +330,7 @@ impl Client {
         py: Python<'py>,
         paths: Vec<PyBackedBytes>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
-        let places = paths.iter().map(|path| Place::from(&**path)).collect();
-        let opened = self.with(py, |client| Ok(read_small(client, places)))?;
-        let fetch = |opened| match opened {
-            Opened::Small(content) => Ok(PyBytes::new(py, &content)),
-            Opened::Large(file) => self.read_large(py, *file),
-            Opened::Failed(error) => Err(failed(error)),
-        };
-        let one = |fetched: Fetched<'py>| match fetched {
-            Ok(bytes) => bytes.into_any(),
-            Err(error) => error.into_value(py).into_bound(py).into_any(),
-        };
-        Ok(opened.into_iter().map(fetch).map(one).collect())
+        self.many(py)?.read(&paths)
     }
 
     /// Makes many files with their content, or replaces the content of those that exist; returns the exception of each, or
@@ -349,104 +341,8 @@ impl Client {
         files: Vec<(PyBackedBytes, PyBackedBytes)>,
         mode: u16,
     ) -> PyResult<Vec<Option<Bound<'py, PyAny>>>> {
-        let written = self.with(py, |client| Ok(write_all(client, &files, mode)))?;
-        let one = |result: Result<(), Error>| {
-            let error = failed(result.err()?);
-            Some(error.into_value(py).into_bound(py).into_any())
-        };
+        let written = self.many(py)?.write(&files, mode)?;
+        let one = |error: Option<PyErr>| Some(error?.into_value(py).into_bound(py).into_any());
         Ok(written.into_iter().map(one).collect())
     }
-}
-
-impl Client {
-    fn read_large<'py>(&self, py: Python<'py>, file: client::File) -> Fetched<'py> {
-        let size = file.node.attributes.size;
-        let bytes = NewBytes::new(py, usize::try_from(size).unwrap_or(usize::MAX))?;
-        let (buffer, mut file) = (bytes.buffer(), file);
-        let region = causeway_wire::fs::Region {
-            offset: 0,
-            len: size,
-        };
-        let count = self.with(py, move |client| {
-            client.check_readable(&file)?;
-            read_into(client, &mut file, &[region], &[buffer])
-        })?;
-        Ok(bytes.finish(count as usize))
-    }
-}
-
-/// A file that was opened.
-enum Opened {
-    /// With its content.
-    Small(Vec<u8>),
-    /// Its content is still to be read.
-    Large(Box<client::File>),
-    Failed(Error),
-}
-
-/// Opens files, and reads those whose content comes with the opening.
-fn read_small(client: &mut client::Client, places: Vec<Place>) -> Vec<Opened> {
-    let opened = client.open_many(places);
-    let read = |file: Result<client::File, Error>| {
-        let mut file = match file {
-            Ok(file) => file,
-            Err(error) => return Opened::Failed(error),
-        };
-        let size = file.node.attributes.size;
-        if size > MAX_STUFFED_BYTES as u64 {
-            return Opened::Large(Box::new(file));
-        }
-        let mut content = vec![0; size as usize];
-        let read = client
-            .check_readable(&file)
-            .and_then(|()| client.read_at(&mut file, 0, &mut content));
-        match read {
-            Ok(count) => {
-                content.truncate(count);
-                Opened::Small(content)
-            }
-            Err(error) => Opened::Failed(error),
-        }
-    };
-    opened.into_iter().map(read).collect()
-}
-
-/// Makes files, or overwrites those that exist.
-fn write_all(
-    client: &mut client::Client,
-    files: &[(PyBackedBytes, PyBackedBytes)],
-    mode: u16,
-) -> Vec<Result<(), Error>> {
-    let mut results = Vec::with_capacity(files.len());
-    // A few requests at a time, so that only their content is in memory.
-    for files in files.chunks(causeway_fs::client::MANY) {
-        let make = |(path, content): &(PyBackedBytes, PyBackedBytes)| {
-            let content = match content.len() <= MAX_STUFFED_BYTES {
-                true => content.to_vec(),
-                false => Vec::new(),
-            };
-            let options = CreateOptions {
-                exclusive: true,
-                mode,
-                content,
-                ..CreateOptions::default()
-            };
-            (Place::from(&**path), options)
-        };
-        let made = client.create_many(&files.iter().map(make).collect::<Vec<_>>());
-        for (made, (path, content)) in made.into_iter().zip(files) {
-            let opened = match made {
-                Ok(_) if content.len() <= MAX_STUFFED_BYTES => {
-                    results.push(Ok(()));
-                    continue;
-                }
-                Err(error) if error.errno == Errno::EEXIST => client
-                    .open(Place::from(&**path))
-                    .and_then(|mut file| client.truncate(&mut file, 0).map(|()| file)),
-                made => made,
-            };
-            results.push(opened.and_then(|mut file| client.write_at(&mut file, 0, content)));
-        }
-    }
-    results
 }

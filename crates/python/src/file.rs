@@ -257,19 +257,25 @@ impl File {
     ) -> PyResult<bool> {
         let wanted = wanted(range)?;
         if !wait {
-            return self.with(py, |file| match file.try_lock(wanted, exclusive) {
+            let taken = self.with(py, |file| match file.try_lock(wanted, exclusive) {
                 Err(error) if is_taken(&error) => Ok(false),
                 taken => taken.map(|()| true),
-            });
+            })?;
+            return self.get().map(|_| taken);
         }
         let mut raised = None;
         let locked = self.with(py, |file| {
             let locked = file.lock(wanted, exclusive, || {
                 raised = Python::attach(|py| py.check_signals()).err();
-                raised.is_none()
+                // A wait that began while another thread closed the file has not been seen by `close`.
+                raised.is_none() && self.get().is_ok()
             });
             Ok(locked)
         })?;
+        if raised.is_none() {
+            // Closed meanwhile: a lock that was granted nevertheless has ended with the last use of the file, just now.
+            self.get()?;
+        }
         match (locked, raised) {
             (Ok(()), None) => Ok(true),
             (Ok(()), Some(raised)) => {
@@ -328,7 +334,7 @@ impl File {
         Ok(self.get()?.flags().write)
     }
 
-    /// Calls in progress continue. Locks end.
+    /// Calls in progress continue, but waits for locks. Locks end.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if check_owner(&self.owner).is_err() {
             return Ok(());
@@ -339,7 +345,12 @@ impl File {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         match open {
-            Some(file) => py.detach(|| file.end_locks()).map_err(failed),
+            Some(file) => py
+                .detach(move || {
+                    file.cancel_locks();
+                    file.end_locks()
+                })
+                .map_err(failed),
             None => Ok(()),
         }
     }

@@ -3,6 +3,7 @@
 import array
 import errno
 import io
+import itertools
 import multiprocessing
 import os
 import pickle
@@ -86,6 +87,30 @@ def test_locks_exclude_other_open_files_and_ctrl_c_ends_a_wait(client, place):
         assert not one.lock(wait=False)
         other.close()
         assert one.lock(wait=False) and one.lock(range=(0, 0))
+
+
+def test_a_lock_of_a_file_that_is_closed_meanwhile_is_none(client, place):
+    path = place + "/closed"
+    client.write(path, b"content")
+    with client.open(path, "r+b", 0) as one, client.open(path, "r+b", 0) as other:
+        assert one.lock()
+        ends = []
+
+        def wait():
+            try:
+                ends.append(other.lock())
+            except ValueError as closed:
+                ends.append(str(closed))
+
+        waits = threading.Thread(target=wait)
+        waits.start()
+        time.sleep(0.2)
+        other.close()
+        # The lock is still another's, so the closing has ended the wait.
+        waits.join()
+        assert ends == ["I/O operation on closed file"]
+        one.unlock()
+        assert one.lock_holder() is None
 
 
 def interrupt(number, frame):
@@ -268,6 +293,42 @@ def test_many_files_at_once(client, place):
     assert isinstance(failed[0], FileNotFoundError) and isinstance(failed[1], IsADirectoryError)
 
 
+def test_a_file_for_which_there_is_no_memory_is_an_error(client, place):
+    path = place + "/sparse"
+    for size in [1 << 62, (1 << 63) - 1]:
+        with client.open(path, "wb", 0) as file:
+            file.truncate(size)
+        with pytest.raises(OSError) as failed:
+            client.read(path)
+        assert failed.value.errno == errno.ENOMEM and "sparse" in str(failed.value)
+        assert isinstance(client.read_many([path])[0], OSError)
+
+
+def test_a_file_that_is_replaced_is_read_as_it_was_or_is(dev, place):
+    size, path = 3_000_000, place + "/replaced"
+    writer, reader = dev.client(), dev.client()
+    writer.write(path, bytes(size))
+    ends = threading.Event()
+
+    def replace():
+        for number in itertools.cycle(range(250)):
+            writer.write(place + "/new", bytes([number]) * size)
+            writer.rename(place + "/new", path)
+            if ends.is_set():
+                return
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    try:
+        # The files of one call are opened together, and the last one is read when it has been replaced.
+        for _ in range(50):
+            for content in reader.read_many([path] * 8):
+                assert content == content[:1] * size
+    finally:
+        ends.set()
+        replacing.join()
+
+
 def test_ranges_of_a_file_that_is_truncated_have_no_bytes_behind_its_end(dev, place):
     data, ranges = b"\xff" * 300_000, [(0, 9), (9, 9), (100_000, 300_000)]
     path = place + "/file"
@@ -318,10 +379,7 @@ def test_a_waiting_call_lets_other_threads_run(place):
         client = running.client(timeout=60)
         client.write("/large", bytes(1 << 20))
         pid = running.pids["io0"]
-        os.kill(pid, signal.SIGSTOP)
-        # The process's threads run until the signal has reached them.
-        while _state(pid) != "T":
-            time.sleep(0.001)
+        _stop(pid)
         seen = []
         reader = threading.Thread(target=lambda: seen.append(client.read("/large")))
         try:
@@ -332,6 +390,60 @@ def test_a_waiting_call_lets_other_threads_run(place):
             os.kill(pid, signal.SIGCONT)
         reader.join()
         assert seen == [bytes(1 << 20)]
+
+
+def _stop(pid):
+    os.kill(pid, signal.SIGSTOP)
+    # The process's threads run until the signal has reached them.
+    while _state(pid) != "T":
+        time.sleep(0.001)
+
+
+@pytest.mark.parametrize("server", ["io0", "meta"])
+def test_a_call_on_many_files_of_a_stopped_server_has_one_time_out(server):
+    with causeway.dev(servers=1) as running:
+        files = {f"/{number}": bytes(100_000) for number in range(150)}
+        assert running.client().write_many(files) == [None] * len(files)
+        client, fs = running.client(timeout=1), running.filesystem(timeout=1)
+        calls = [
+            lambda: client.read_many(list(files)),
+            lambda: client.write_many(files),
+            lambda: fs.cat(list(files), on_error="return").values(),
+        ]
+        for call in calls:
+            call()
+        pid = running.pids[server]
+        _stop(pid)
+        try:
+            for call in calls:
+                began = time.monotonic()
+                failed = call()
+                # Each alone would take a second, or each few dozen of them.
+                assert time.monotonic() - began < 2
+                assert all(isinstance(each, TimeoutError) for each in failed)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert client.write_many(files) == [None] * len(files)
+
+
+def test_a_signal_is_handled_between_two_of_many_files(client, place):
+    files = {f"{place}/{number}": bytes(1 << 20) for number in range(200)}
+
+    def interrupt_soon():
+        while not client.exists(f"{place}/0"):
+            time.sleep(0.001)
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        with pytest.raises(OSError, match="interrupted"):
+            waiting = threading.Thread(target=interrupt_soon)
+            waiting.start()
+            client.write_many(files)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    waiting.join()
+    assert not client.exists(f"{place}/199")
 
 
 def test_a_killed_server_is_an_error_in_time():

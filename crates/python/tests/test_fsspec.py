@@ -4,12 +4,14 @@ import asyncio
 import multiprocessing
 import os
 import pickle
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 
 import fsspec
 import pytest
 from fsspec.callbacks import Callback
 
+import causeway
 from causeway.spec import CausewayFileSystem
 
 
@@ -53,6 +55,41 @@ def test_listings_and_names(fs, place):
     assert fs.modified(place + "/a/z.txt").year >= 2024
     fs.client.symlink("z.txt", place + "/a/link")
     assert fs.info(place + "/a/link")["type"] == "file" and fs.info(place + "/a/link")["islink"]
+
+
+def test_listings_show_links_and_do_not_descend_through_them(fs, place, tmp_path):
+    """Names and kinds are those of the local file system of fsspec; links to files alone are listed as files, as pyarrow expects."""
+    local = fsspec.filesystem("file")
+    fs.makedirs(place + "/a/b")
+    fs.pipe(place + "/a/b/file", b"content")
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "a" / "b" / "file").write_bytes(b"content")
+    # Twenty links to the directory itself: followed, they make 20^n paths of n components.
+    links = {f"a/here{number}": "." for number in range(20)}
+    links |= {"a/up": "..", "a/file": "b/file", "a/none": "missing", "a/itself": "itself", "other": "a/b"}
+    for link, target in links.items():
+        fs.client.symlink(target, f"{place}/{link}")
+        os.symlink(target, tmp_path / link)
+
+    def below(paths, root):
+        return [path.removeprefix(str(root)) for path in paths]
+
+    assert below(fs.find(place), place) == below(local.find(str(tmp_path)), tmp_path)
+    assert below(fs.find(place + "/other"), place) == ["/other/file"]
+    assert below(fs.glob(place + "/**"), place) == below(local.glob(str(tmp_path / "**")), tmp_path)
+    kinds = {each["name"].rpartition("/")[2]: (each["type"], each.get("islink", False)) for each in fs.ls(place + "/a")}
+    assert kinds.pop("b") == ("directory", False) and kinds.pop("file") == ("file", True)
+    assert len(kinds) == 23 and set(kinds.values()) == {("other", True)}
+    for asked in ["a/up", "a/file", "other", "a/b"]:
+        shown, expected = fs.info(f"{place}/{asked}"), local.info(str(tmp_path / asked))
+        assert shown["type"] == expected["type"] and shown.get("destination") == expected.get("destination")
+    with pytest.raises(FileNotFoundError):
+        fs.info(place + "/a/none")
+    with pytest.raises(OSError):
+        fs.info(place + "/a/itself")
+    assert fs.isdir(place + "/other") and not fs.isdir(place + "/a/none") and not fs.isfile(place + "/a/none")
+    fs.client.mknod(place + "/pipe")
+    assert fs.info(place + "/pipe")["type"] == "other"
 
 
 def test_ranges_and_errors(fs, place):
@@ -133,6 +170,52 @@ def test_transactions(fs, place):
                 file.write(b"never")
             raise RuntimeError
     assert fs.ls(place, detail=False) == [place + "/new", place + "/old"]
+
+
+def test_a_file_copied_onto_itself_keeps_its_content(fs, place, tmp_path):
+    file, link, hard = place + "/file", place + "/link", place + "/hard"
+    fs.makedirs(place + "/tree")
+    fs.pipe({file: b"content", place + "/tree/x": b"x"})
+    fs.client.symlink("file", link)
+    fs.client.link(file, hard)
+    for source, target in [(file, file), (file, link), (link, file), (file, hard)]:
+        with pytest.raises(shutil.SameFileError):
+            fs.cp_file(source, target)
+    for target in [file, hard]:
+        fs.mv(file, target)
+    with pytest.raises(shutil.SameFileError):
+        fs.copy(place + "/tree/", place + "/tree", recursive=True)
+    for again in [lambda: fs.mv(place + "/fil*", place), lambda: fs.mv([file], [hard])]:
+        with pytest.raises(shutil.SameFileError):
+            again()
+    with pytest.raises(shutil.Error):
+        fs.mv(place + "/tre*", place + "/tree/inner", recursive=True)
+    assert fs.cat([file, link, hard]) == {file: b"content", link: b"content", hard: b"content"}
+    assert fs.cat(place + "/tree/x") == b"x"
+
+
+def test_a_file_is_neither_put_nor_got_onto_itself(fs, place, tmp_path, monkeypatch):
+    """A mount shows the same file as a local one, with its number, size and times."""
+    path, local = place + "/file", str(tmp_path / "mounted")
+    fs.pipe(path, b"content")
+    with open(local, "wb") as file:
+        file.write(b"content")
+    os.utime(local, ns=(0, 1_700_000_000_123_456_789))
+    seen = os.stat(local)
+
+    def as_mounted(stat):
+        return lambda *path, **options: stat(*path, **options)._replace(st_ino=seen.st_ino, st_mtime_ns=seen.st_mtime_ns)
+
+    monkeypatch.setattr(causeway.Client, "stat", as_mounted(causeway.Client.stat))
+    monkeypatch.setattr(causeway.RawFile, "stat", as_mounted(causeway.RawFile.stat))
+    with pytest.raises(shutil.SameFileError):
+        fs.put_file(local, path)
+    with pytest.raises(shutil.SameFileError):
+        fs.get_file(path, local)
+    assert fs.cat(path) == b"content" and (tmp_path / "mounted").read_bytes() == b"content"
+    os.utime(local)
+    fs.put_file(local, path)
+    fs.get_file(path, local)
 
 
 def _read(fs, path):

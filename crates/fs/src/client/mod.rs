@@ -76,7 +76,7 @@ pub use lock_state::LockOwner;
 pub use locks::{Locks, PendingLock};
 pub use long_reads::LongReadWay;
 pub use maintain::{Checked, CheckedFiles, Orphans, OrphansGone, Scrubbed, ServerFault, Space};
-pub use names::MANY;
+pub use names::{LOOKUPS, MANY};
 pub use options::{ClientOptions, own_identity};
 pub(crate) use rpc::Interrupter;
 pub use stages::Stage;

@@ -20,7 +20,7 @@ use crate::Error;
 pub const MANY: usize = 32;
 
 /// Most lookups of a client that are in flight at a time.
-pub(super) const LOOKUPS: usize = 64;
+pub const LOOKUPS: usize = 64;
 
 /// Refuses a page of a listing, of at most `limit` entries, that does not advance, or has entries that no
 /// directory can have.

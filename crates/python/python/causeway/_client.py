@@ -316,9 +316,9 @@ class Client:
     def read(self, path: Path) -> bytes:
         """A file's whole content."""
         content = self.read_many([path])[0]
-        if isinstance(content, OSError):
-            raise content
-        return content
+        if isinstance(content, bytes):
+            return content
+        raise content
 
     def write(self, path: Path, data: Any) -> None:
         """Gives a file this content; it is made if it does not exist."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import errno
 import io
 import os
+import shutil
 import uuid
 from collections.abc import Callable, Sequence
 from typing import IO, Any, TypeVar, cast
@@ -180,7 +182,7 @@ class CausewayFileSystem(AbstractFileSystem):
         return cls._strip_protocol(path).rpartition("/")[0] or "/"
 
     def _describe(self, path: str, at: Stat) -> dict[str, Any]:
-        kind = "directory" if at.is_dir() else "file" if at.is_file() else "link"
+        kind = "directory" if at.is_dir() else "file" if at.is_file() else "other"
         return {
             "name": path,
             "size": at.st_size if kind != "directory" else 0,
@@ -199,29 +201,37 @@ class CausewayFileSystem(AbstractFileSystem):
         at = self.client.stat(path, follow_symlinks=False)
         if not at.is_symlink():
             return self._describe(path, at)
-        return self._follow(path, at)
-
-    def _follow(self, path: str, link: Stat) -> dict[str, Any]:
         # A link is shown as its target, as in the local file system of fsspec.
+        return self._describe(path, self.client.stat(path)) | self._link(path)
+
+    def _link(self, path: str) -> dict[str, Any]:
+        return {"islink": True, "destination": self.client.readlink(path)}
+
+    def _listed(self, path: str, at: Stat) -> dict[str, Any]:
+        if not at.is_symlink():
+            return self._describe(path, at)
+        # A link to a file is listed as the file. One to a directory is no directory here, or walks would descend through it.
         try:
-            found = self._describe(path, self.client.stat(path))
+            target = self.client.stat(path)
         except OSError:
-            found = self._describe(path, link)
-        return found | {"islink": True, "destination": self.client.readlink(path)}
+            target = at
+        return self._describe(path, target if target.is_file() else at) | self._link(path)
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
         path = self._strip_protocol(path)
         try:
             listed = list(self.client.scandir(path))
         except NotADirectoryError:
-            found = [self.info(path)]
-        else:
-            front = path.rstrip("/")
-            found = [
-                self._follow(f"{front}/{name}", at) if at.is_symlink() else self._describe(f"{front}/{name}", at)
-                for name, at in listed
-            ]
-        return found if detail else [each["name"] for each in found]
+            return [self.info(path) if detail else path]
+        front = path.rstrip("/")
+        if not detail:
+            return [f"{front}/{name}" for name, _ in listed]
+        found = []
+        for name, at in listed:
+            # A link may have been removed since.
+            with contextlib.suppress(FileNotFoundError):
+                found.append(self._listed(f"{front}/{name}", at))
+        return found
 
     def exists(self, path: str, **options: Any) -> bool:
         return self.client.exists(self._strip_protocol(path))
@@ -296,8 +306,17 @@ class CausewayFileSystem(AbstractFileSystem):
             if path2.endswith("/") or self.isdir(target):
                 target = f"{target.rstrip('/')}/{source.rpartition('/')[2]}"
             self.client.rename(source, target)
-        else:
+        elif path1 != path2:
+            self._check_outside(path1, path2)
             super().mv(path1, path2, recursive=recursive, maxdepth=maxdepth, **options)
+
+    def _check_outside(self, path1: Any, path2: Any) -> None:
+        # The copies would be removed together with what they were made of.
+        targets = [self._strip_protocol(each) for each in ([path2] if isinstance(path2, str) else path2)]
+        for source in self.expand_path(path1):
+            for target in targets:
+                if f"{target}/".startswith(f"{source.rstrip('/')}/") and self.isdir(source):
+                    raise shutil.Error(f"{source!r} cannot be moved into itself, to {target!r}")
 
     def mv_file(self, path1: str, path2: str, **options: Any) -> None:
         self.client.rename(self._strip_protocol(path1), self._strip_protocol(path2))
@@ -307,8 +326,19 @@ class CausewayFileSystem(AbstractFileSystem):
         if self.isdir(source):
             self.makedirs(target, exist_ok=True)
             return
-        with self.client.open_raw(source) as reader, self._writer(target) as writer:
-            self._copy(reader, writer, DEFAULT_CALLBACK)
+        with self.client.open_raw(source) as reader:
+            # Opening the target removes its content.
+            at = self._stat(target)
+            if at is not None and at.st_ino == reader.stat().st_ino:
+                raise _same(source, target)
+            with self._writer(target) as writer:
+                self._copy(reader, writer, DEFAULT_CALLBACK)
+
+    def _stat(self, path: str) -> Stat | None:
+        try:
+            return self.client.stat(path)
+        except FileNotFoundError:
+            return None
 
     def _making(self, path: str, mode: str, make: Callable[[], T]) -> T:
         return make() if "r" in mode else self._with_parents(path, make)
@@ -427,7 +457,10 @@ class CausewayFileSystem(AbstractFileSystem):
             return
         self.makedirs(self._parent(rpath), exist_ok=True)
         with open(lpath, "rb", 0) as reader:
-            callback.set_size(os.fstat(reader.fileno()).st_size)
+            local = os.fstat(reader.fileno())
+            if _is_mounted(local, self._stat(rpath)):
+                raise _same(lpath, rpath)
+            callback.set_size(local.st_size)
             with self.open(rpath, "xb" if mode == "create" else "wb") as writer:
                 self._copy(reader, writer, callback)
 
@@ -437,17 +470,29 @@ class CausewayFileSystem(AbstractFileSystem):
             os.makedirs(lpath, exist_ok=True)
             return
         with self.client.open_raw(rpath) as reader:
-            callback.set_size(reader.stat().st_size)
+            at = reader.stat()
+            callback.set_size(at.st_size)
             if outfile is not None:
                 self._copy(reader, outfile, callback)
                 return
             if parent := os.path.dirname(os.fspath(lpath)):
                 os.makedirs(parent, exist_ok=True)
+            if os.path.exists(lpath) and _is_mounted(os.stat(lpath), at):
+                raise _same(rpath, lpath)
             with open(lpath, "wb", 0) as writer:
                 self._copy(reader, writer, callback)
 
     def invalidate_cache(self, path: str | None = None) -> None:
         """Does nothing, as nothing is cached."""
+
+
+def _same(source: Any, target: Any) -> shutil.SameFileError:
+    return shutil.SameFileError(f"{source!r} and {target!r} are the same file")
+
+
+def _is_mounted(local: os.stat_result, at: Stat | None) -> bool:
+    """Whether a local file is this one, which a mount shows with its number, size and time."""
+    return at is not None and (local.st_ino, local.st_size, local.st_mtime_ns) == (at.st_ino, at.st_size, at.st_mtime_ns)
 
 
 def _range(file: RawFile, start: int | None, end: int | None) -> tuple[int, int]:
