@@ -277,6 +277,22 @@ def test_errors_are_those_of_the_system_and_say_what_to_do(client, place):
             causeway.Client(client.config, **wrong)
 
 
+def test_names_that_nothing_can_have_do_not_exist(client, place):
+    client.symlink("itself", place + "/itself")
+    client.write(place + "/file", b"")
+    for none in ["none", "itself", "file/below", "x" * 256, "x/" * 4000]:
+        assert not client.exists(f"{place}/{none}")
+    with pytest.raises(ValueError):
+        client.exists("/a\0b")
+
+
+def test_times_of_numpy_are_written_as_bytes(client, place):
+    numpy = pytest.importorskip("numpy")
+    times = numpy.array(["2020-01-01", "2021-02-03"], "M8[s]")
+    client.write(place + "/times", times)
+    assert client.read(place + "/times") == times.tobytes()
+
+
 def test_many_files_at_once(client, place):
     files = {f"{place}/{number}": b"%d" % number * (number % 50) for number in range(300)}
     files[place + "/large"] = os.urandom(3_000_000)

@@ -218,6 +218,20 @@ def test_a_file_is_neither_put_nor_got_onto_itself(fs, place, tmp_path, monkeypa
     fs.get_file(path, local)
 
 
+def test_long_names_and_deep_directories(fs, place):
+    # 240 bytes in 80 characters.
+    path = place + "/" + "漢" * 80
+    with fs.transaction:
+        with fs.open(path, "wb") as file:
+            file.write(b"content")
+    assert fs.cat(path) == b"content"
+    assert not fs.exists(place + "/" + "x" * 256) and not fs.lexists(place + "/" + "x" * 256)
+    # More levels than Python's stack has.
+    fs.makedirs(place + "/deep" + "/d" * 1500)
+    fs.rm(place + "/deep", recursive=True)
+    assert fs.ls(place, detail=False) == [path]
+
+
 def _read(fs, path):
     return fs.cat(path)
 

@@ -18,6 +18,8 @@ BUFFER = 1 << 20
 # A file of fewer bytes lies beside its metadata.
 SMALL = 16 << 10
 LONGEST_PATH = 4096
+# What says that nothing has this name.
+_NONE_SUCH = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def to_bytes(path: Path) -> bytes:
@@ -332,17 +334,20 @@ class Client:
 
     def write_many(self, files: Mapping[Any, Any]) -> list[OSError | None]:
         """Gives files their contents, by path; returns the exception of each, or ``None``."""
-        pairs = [(to_bytes(path), bytes(_octets(data))) for path, data in files.items()]
+        # A join takes any memory, also of types that a memoryview has no letter for, such as numpy's times.
+        pairs = [(to_bytes(path), b"".join((data,))) for path, data in files.items()]
         return self._client.write_many(pairs, 0o644)
 
     def stat(self, path: Path, *, follow_symlinks: bool = True) -> Stat:
         return Stat._make(self._client.stat(to_bytes(path), follow_symlinks))
 
-    def exists(self, path: Path) -> bool:
+    def exists(self, path: Path, *, follow_symlinks: bool = True) -> bool:
         try:
-            self.stat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
+            self.stat(path, follow_symlinks=follow_symlinks)
+        except OSError as error:
+            if error.errno in _NONE_SUCH:
+                return False
+            raise
         return True
 
     def scandir(self, path: Path = "/") -> Iterator[tuple[str, Stat]]:
@@ -358,18 +363,23 @@ class Client:
 
     def makedirs(self, path: Path, mode: int = 0o755, exist_ok: bool = False) -> None:
         """Makes a directory, and those above it that do not exist."""
-        path = to_bytes(path).rstrip(b"/") or b"/"
-        try:
-            self._client.mkdir(path, mode)
-        except FileExistsError:
-            if not exist_ok or not self.stat(path).is_dir():
-                raise
-        except FileNotFoundError:
-            parent = path.rpartition(b"/")[0]
-            if not parent:
-                raise
-            self.makedirs(parent, mode, exist_ok=True)
-            self.makedirs(path, mode, exist_ok)
+        # The directories to make, each above the one before it.
+        wanted = [to_bytes(path).rstrip(b"/") or b"/"]
+        while wanted:
+            try:
+                self._client.mkdir(wanted[-1], mode)
+            except FileExistsError:
+                # One above may have been made by another program meanwhile.
+                is_expected = exist_ok or len(wanted) > 1
+                if not is_expected or not self.stat(wanted[-1]).is_dir():
+                    raise
+            except FileNotFoundError:
+                parent = wanted[-1].rpartition(b"/")[0].rstrip(b"/")
+                if not parent:
+                    raise
+                wanted.append(parent)
+                continue
+            wanted.pop()
 
     def rmdir(self, path: Path) -> None:
         self._client.rmdir(to_bytes(path))

@@ -16,7 +16,7 @@ from fsspec.callbacks import DEFAULT_CALLBACK
 from fsspec.spec import AbstractFileSystem
 from fsspec.utils import stringify_path
 
-from ._client import BUFFER, Client, RawFile, Stat
+from ._client import BUFFER, Client, RawFile, Stat, to_bytes, to_str
 
 T = TypeVar("T")
 
@@ -36,7 +36,9 @@ class CausewayFile(io.IOBase):
         name = path
         if not autocommit and mode != "rb":
             parent, _, last = path.rpartition("/")
-            name = self._temporary = f"{parent}/.{last[:200]}.{uuid.uuid4().hex}"
+            # Names have at most 255 bytes.
+            front = to_str(to_bytes(last)[:200])
+            name = self._temporary = f"{parent}/.{front}.{uuid.uuid4().hex}"
             if "a" in mode and fs.exists(path):
                 fs.cp_file(path, name)
         self._buffered: IO[bytes] = fs._making(name, mode, lambda: fs.client.open(name, mode, block_size or BUFFER))
@@ -237,11 +239,7 @@ class CausewayFileSystem(AbstractFileSystem):
         return self.client.exists(self._strip_protocol(path))
 
     def lexists(self, path: str, **options: Any) -> bool:
-        try:
-            self.client.stat(self._strip_protocol(path), follow_symlinks=False)
-        except (FileNotFoundError, NotADirectoryError):
-            return False
-        return True
+        return self.client.exists(self._strip_protocol(path), follow_symlinks=False)
 
     def created(self, path: str) -> datetime.datetime:
         return self._time(self.info(path)["created"])
@@ -294,11 +292,20 @@ class CausewayFileSystem(AbstractFileSystem):
         if not self.client.stat(path, follow_symlinks=False).is_dir():
             self.client.remove(path)
             return
-        if recursive and depth != 1:
-            for name, _ in self.client.scandir(path):
-                self._remove(f"{path.rstrip('/')}/{name}", recursive, None if depth is None else depth - 1)
-        if path != "/":
-            self.client.rmdir(path)
+        # Those below a directory come behind it, while the list is walked.
+        directories = [(path, depth)]
+        for each, left in directories:
+            if not recursive or left == 1:
+                continue
+            for name, at in self.client.scandir(each):
+                found = f"{each.rstrip('/')}/{name}"
+                if at.is_dir():
+                    directories.append((found, None if left is None else left - 1))
+                else:
+                    self.client.remove(found)
+        for each, _ in reversed(directories):
+            if each != "/":
+                self.client.rmdir(each)
 
     def mv(self, path1: Any, path2: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
         if isinstance(path1, str) and isinstance(path2, str) and not self.has_magic(path1):
