@@ -11,16 +11,19 @@ use std::ops::Range;
 pub(crate) struct FileEnd {
     /// The size in the latest reply.
     size: u64,
-    /// The largest size that the kernel may know.
-    largest: u64,
-    /// How often it was told one.
+    /// How often the kernel was told one.
     tells: u64,
+    /// The sizes that it was told, each with the number of that time, but for those that were followed by one as large.
+    told: Vec<(u64, u64)>,
     /// Bytes in whose pages the kernel may have zeros.
     zeros: Option<Range<u64>>,
     /// The same of pages that it is dropping, for this number of callers.
     dropping: Option<Range<u64>>,
     drops: usize,
 }
+
+/// Most sizes that are remembered: only after a file has become smaller again and again there are more than one.
+const MOST_TOLD: usize = 8;
 
 /// Adds bytes to others; those in between are counted, too.
 fn add(all: &mut Option<Range<u64>>, more: Range<u64>) {
@@ -39,8 +42,14 @@ impl FileEnd {
             add(&mut self.zeros, size..self.size);
         }
         self.size = size;
-        self.largest = self.largest.max(size);
         self.tells += 1;
+        self.told.retain(|(_, before)| *before > size);
+        if self.told.len() == MOST_TOLD {
+            // The first one counts as told later, together with the next.
+            let (_, first) = self.told.remove(0);
+            self.told[0].1 = first;
+        }
+        self.told.push((self.tells, size));
         self.drop_before(size)
     }
 
@@ -83,17 +92,20 @@ impl FileEnd {
         }
     }
 
-    /// The kernel is about to get content for its cache, which ends where these bytes begin. Fails if it may know of a larger size, with a number for the next call: then the content has to be read
-    /// again. If it still ends before that size, and the kernel was told none meanwhile, the file is smaller by now.
-    pub(crate) fn note_read(&mut self, behind: Range<u64>, failed: Option<u64>) -> Result<(), u64> {
-        if failed == Some(self.tells) {
-            self.largest = self.largest.min(behind.start);
+    /// A read for the kernel's cache begins. Returns a number for [`FileEnd::end_read`].
+    pub(crate) fn begin_read(&self) -> u64 {
+        self.tells
+    }
+
+    /// The kernel is about to get what was read, which ends where the bytes `behind` begin. Returns whether it may: not if it was told of a larger size since the read began, as the content has to be read
+    /// again then. If it was told of one before, the file is smaller by now.
+    pub(crate) fn end_read(&mut self, began: u64, behind: Range<u64>) -> bool {
+        let mut since = self.told.iter().filter(|(number, _)| *number > began);
+        let is_current = since.all(|(_, size)| *size <= behind.start);
+        if is_current {
+            add(&mut self.zeros, behind);
         }
-        if self.largest > behind.start {
-            return Err(self.tells);
-        }
-        add(&mut self.zeros, behind);
-        Ok(())
+        is_current
     }
 }
 
@@ -105,7 +117,7 @@ mod tests {
     fn the_kernel_learns_of_growth_once_it_has_dropped_the_last_page() {
         let mut end = FileEnd::default();
         assert_eq!(end.tell(100), None);
-        assert_eq!(end.note_read(100..4096, None), Ok(()));
+        assert!(end.end_read(end.begin_read(), 100..4096));
         assert_eq!(end.tell(100), None, "zeros behind the end are no content");
         assert_eq!(end.tell(101), Some(100..4096));
         // Another reply must not go ahead of the first one.
@@ -121,32 +133,45 @@ mod tests {
     fn the_last_page_is_dropped_as_soon_as_others_change_the_file() {
         let mut end = FileEnd::default();
         assert_eq!(end.note_recall(), None);
-        assert_eq!(end.note_read(100..4096, None), Ok(()));
+        assert!(end.end_read(end.begin_read(), 100..4096));
         assert_eq!(end.note_recall(), Some(100..4096));
         end.note_dropped();
         assert_eq!(end.tell(200), None);
     }
 
     #[test]
-    fn content_that_ends_before_a_size_that_was_told_is_read_again() {
+    fn content_that_ends_before_a_size_that_was_told_meanwhile_is_read_again() {
         let mut end = FileEnd::default();
+        let first = end.begin_read();
         assert_eq!(end.tell(200), None);
-        let failed = end.note_read(100..4096, None).err();
-        assert!(failed.is_some());
-        assert_eq!(end.note_read(200..4096, failed), Ok(()));
-        assert_eq!(end.tell(300), Some(200..4096));
-        // It has grown once more since it was read again.
-        let failed = end.note_read(250..4096, failed).err();
-        assert!(failed.is_some());
-        // It has been smaller, and is as large again.
-        assert_eq!(end.tell(300), Some(200..4096));
-        let failed = end.note_read(40..4096, failed).err();
-        assert!(failed.is_some());
-        // It is smaller now.
-        assert_eq!(end.note_read(40..4096, failed), Ok(()));
-        assert_eq!(end.note_read(40..4096, None), Ok(()));
+        assert!(!end.end_read(first, 100..4096) && end.end_read(first, 200..4096));
+        // It has been smaller meanwhile, and is as large again.
+        let began = end.begin_read();
+        assert_eq!(end.tell(100), None);
+        assert!(end.tell(200).is_some());
         end.note_dropped();
-        assert_eq!(end.tell(41), Some(40..4096));
+        assert!(!end.end_read(began, 100..4096));
+        // It is smaller now, however often the kernel is told so.
+        let began = end.begin_read();
+        assert_eq!(end.tell(100), None);
+        assert_eq!(end.tell(100), None);
+        assert!(end.end_read(began, 100..4096));
+        assert_eq!(end.tell(101), Some(100..4096));
+        assert!(!end.end_read(first, 199..4096), "it was told of 200");
+    }
+
+    #[test]
+    fn few_sizes_are_remembered_and_none_counts_as_told_earlier() {
+        let mut end = FileEnd::default();
+        let began = end.begin_read();
+        for size in (100..200).rev() {
+            end.tell(size);
+        }
+        assert!(end.told.len() <= MOST_TOLD);
+        assert!(!end.end_read(began, 198..4096) && end.end_read(began, 199..4096));
+        let last = end.begin_read();
+        end.tell(50);
+        assert!(end.end_read(last, 50..4096));
     }
 
     #[test]
@@ -160,27 +185,29 @@ mod tests {
     #[test]
     fn what_is_written_through_the_cache_takes_the_place_of_zeros() {
         let mut end = FileEnd::default();
-        assert_eq!(end.note_read(100..4096, None), Ok(()));
+        assert!(end.end_read(end.begin_read(), 100..4096));
         assert_eq!(end.note_written(100..150), None);
         assert_eq!(end.tell(150), None);
         assert_eq!(end.note_written(150..5000), None);
         assert_eq!(end.tell(6000), None);
-        assert_eq!(end.note_read(6000..8192, None), Ok(()));
+        assert!(end.end_read(end.begin_read(), 6000..8192));
+        let began = end.begin_read();
         assert_eq!(
             end.note_written(6001..6002),
             Some(6000..8192),
             "others may have written the byte before"
         );
-        assert!(end.note_read(6001..8192, None).is_err());
+        assert!(!end.end_read(began, 6001..8192));
     }
 
     #[test]
     fn what_is_written_past_the_cache_does_not() {
         let mut end = FileEnd::default();
         assert_eq!(end.note_written_past(100), None);
-        assert_eq!(end.note_read(100..4096, None), Ok(()));
+        assert!(end.end_read(end.begin_read(), 100..4096));
         assert_eq!(end.note_written_past(50), None);
+        let began = end.begin_read();
         assert_eq!(end.note_written_past(150), Some(100..4096));
-        assert!(end.note_read(100..4096, None).is_err());
+        assert!(!end.end_read(began, 100..4096));
     }
 }

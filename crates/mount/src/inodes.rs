@@ -172,7 +172,7 @@ mod tests {
         let object = ObjectId(7);
         assert_eq!(inodes.with_end(object, |end| end.tell(5)), None);
         inodes.give(object);
-        let reads = || inodes.with_end(object, |end| end.note_read(5..6, None).is_ok());
+        let reads = || inodes.with_end(object, |end| end.end_read(end.begin_read(), 5..6));
         let grows = || inodes.with_end(object, |end| end.tell(6).is_some());
         assert_eq!((reads(), grows()), (Some(true), Some(true)));
         inodes.forget(object, 1, || ());

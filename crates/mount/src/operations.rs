@@ -16,6 +16,7 @@ use crate::buffers::{Buffer, Buffers};
 use crate::caches::Caches;
 use crate::clients::{Clients, User};
 use crate::contents::Contents;
+use crate::file_end::FileEnd;
 use crate::listing::{DOTS, Listing};
 use crate::lock_handles::LockHandles;
 use crate::open_files::{Access, Handle, OpenFiles, Shared};
@@ -443,8 +444,8 @@ impl Mounted {
             self.caches.note_content(object, era);
         }
         let number = self.clients.number(object);
-        let mut failed = None;
         loop {
+            let began = self.caches.with_end(object, |end| end.begin_read());
             let (buffer, count) = self.with_file(object, |client, file| {
                 let buffer = self.buffers.take(number, client, len)?;
                 let region = Region {
@@ -458,10 +459,9 @@ impl Mounted {
                 return Ok((buffer, count));
             }
             let behind = offset.saturating_add(count as u64)..offset.saturating_add(len as u64);
-            let noted = (self.caches).with_end(object, |end| end.note_read(behind, failed));
-            match noted {
-                Some(Err(size)) => failed = Some(size),
-                Some(Ok(())) | None => return Ok((buffer, count)),
+            let ends = |end: &mut FileEnd| end.end_read(began.unwrap_or_default(), behind);
+            if self.caches.with_end(object, ends) != Some(false) {
+                return Ok((buffer, count));
             }
         }
     }
