@@ -6,6 +6,7 @@
 
 use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,7 +17,6 @@ use causeway_fs::client::{
 };
 use causeway_fs::config::Configuration;
 use causeway_wire::fs::{Node, ObjectId, Place};
-use fuser::Notifier;
 
 use crate::clients::User;
 use crate::file_end::FileEnd;
@@ -142,10 +142,10 @@ impl Caches {
         &self.leases
     }
 
-    /// The file system is mounted.
-    pub(crate) fn set_kernel(&self, kernel: Notifier) -> io::Result<()> {
+    /// The file system is mounted, and this is its device.
+    pub(crate) fn set_kernel(&self, device: OwnedFd) -> io::Result<()> {
         // It is the first one.
-        let _ = self.kernel.set(KernelCache::start(kernel)?);
+        let _ = self.kernel.set(KernelCache::start(device)?);
         Ok(())
     }
 

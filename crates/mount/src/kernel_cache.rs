@@ -2,19 +2,21 @@
 //!
 //! It forgets attributes at once. It drops a page once a request to read or write it is done, and forgets a name under the lock of the name's directory, which a request of this mount may hold that itself
 //! waits for another mount to forget something. No thread that serves the kernel may wait for either: threads of their own do, for names others than for pages, as a reply that waits for pages may hold a
-//! directory's lock. A caller waits for names no longer than the kernel would go by them anyway.
+//! directory's lock. A caller waits for names no longer than the kernel would go by them anyway. These threads have no files but one device ([`notices`](crate::notices)), so what is to be done when pages are dropped, such as to reply to
+//! a request, others do.
 
 use std::collections::{HashSet, VecDeque};
-use std::ffi::OsStr;
 use std::io;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use causeway_fs::client::Passed;
 use causeway_wire::fs::ObjectId;
-use fuser::{INodeNo, Notifier};
+
+use crate::notices::Notices;
 
 /// Most threads for names, and for pages: one for each directory whose lock is held, and each file whose pages are. Where an I/O server does not reply, as many files may be read for which replies wait.
 const MAX_THREADS: usize = 64;
@@ -24,7 +26,7 @@ const NO_NAME: &[u8] = b"\x01 no such name";
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct KernelCache {
-    notifier: Notifier,
+    device: Notices,
     names: Arc<Queue>,
     pages: Arc<Queue>,
 }
@@ -50,8 +52,15 @@ struct State {
 struct Job {
     locked: ObjectId,
     item: CacheItem,
-    /// Called when it has forgotten the item.
-    then: Box<dyn FnOnce() + Send>,
+    then: Then,
+}
+
+/// What is done when the kernel has forgotten an item.
+enum Then {
+    /// One job less of a batch is left.
+    End(Arc<Batch>),
+    /// This is called, by a thread that has the process's files.
+    Call(Box<dyn FnOnce() + Send>),
 }
 
 impl std::fmt::Debug for Job {
@@ -84,9 +93,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl KernelCache {
     /// Starts a thread for pages; others are started when they are needed.
-    pub(crate) fn start(notifier: Notifier) -> io::Result<Self> {
+    pub(crate) fn start(device: OwnedFd) -> io::Result<Self> {
         let cache = Self {
-            notifier,
+            device: Notices::by(device),
             names: Arc::default(),
             pages: Arc::default(),
         };
@@ -96,15 +105,18 @@ impl KernelCache {
     }
 
     fn start_thread(&self, queue: &Arc<Queue>) -> io::Result<()> {
-        let (notifier, queue) = (self.notifier.clone(), Arc::clone(queue));
-        let thread = std::thread::Builder::new().name("forgets".to_owned());
-        thread.spawn(move || queue.run(&notifier)).map(drop)
+        let queue = Arc::clone(queue);
+        // The sender waits until the other thread is free: it takes no job whose end nobody could report.
+        let (sender, calls) = sync_channel::<Box<dyn FnOnce() + Send>>(0);
+        let thread = std::thread::Builder::new().name("forgotten".to_owned());
+        thread.spawn(move || calls.into_iter().for_each(|call| call()))?;
+        self.device
+            .start_thread(move |notices| queue.run(notices, &sender))
     }
 
-    /// Has the kernel forget an object's attributes. That waits for nothing: no lock of the object is taken, as none of its content is
-    /// forgotten.
+    /// Has the kernel forget an object's attributes, which waits for nothing.
     pub(crate) fn forget_attributes(&self, object: ObjectId) {
-        forget_attributes(&self.notifier, object);
+        self.device.forget_attributes(object);
     }
 
     /// Has the kernel forget what was passed on to it. Returns once it has, or goes by none of that any more.
@@ -136,11 +148,10 @@ impl KernelCache {
             };
             last = last.max(Some(*until));
             *lock(&batch.left) += 1;
-            let batch = Arc::clone(&batch);
             jobs.push(Job {
                 locked: *directory,
                 item,
-                then: Box::new(move || batch.end_one()),
+                then: Then::End(Arc::clone(&batch)),
             });
         }
         if let Some(until) = last {
@@ -161,7 +172,7 @@ impl KernelCache {
             Job {
                 locked: file,
                 item: CacheItem::Pages(bytes),
-                then: Box::new(move || call_last(then)),
+                then: Then::Call(Box::new(move || call_last(then))),
             }
         };
         let jobs = pages.into_iter().map(job).collect();
@@ -198,28 +209,27 @@ impl Drop for KernelCache {
 }
 
 impl Queue {
-    fn run(&self, notifier: &Notifier) {
+    /// Runs in a thread that has no files but the device.
+    fn run(&self, notices: &Notices, calls: &SyncSender<Box<dyn FnOnce() + Send>>) {
         while let Some(job) = self.next() {
-            let forget_name = |name: &[u8]| {
-                let directory = INodeNo(job.locked.0);
-                log_failure(notifier.inval_entry(directory, OsStr::from_bytes(name)));
-            };
             match &job.item {
-                CacheItem::Name(name) => forget_name(name),
+                CacheItem::Name(name) => notices.forget_name(job.locked, name),
                 CacheItem::Attributes(object) => {
-                    forget_name(NO_NAME);
-                    forget_attributes(notifier, *object);
+                    notices.forget_name(job.locked, NO_NAME);
+                    notices.forget_attributes(*object);
                 }
-                CacheItem::Pages(bytes) => {
-                    let len = bytes.end.saturating_sub(bytes.start);
-                    // To the kernel, a length of 0 is all that follows.
-                    let [start, len] =
-                        [bytes.start, len].map(|number| i64::try_from(number).unwrap_or(0));
-                    log_failure(notifier.inval_inode(INodeNo(job.locked.0), start, len));
-                }
+                CacheItem::Pages(bytes) => notices.drop_pages(job.locked, bytes),
             }
             self.end_job(job.locked);
-            (job.then)();
+            match job.then {
+                Then::End(batch) => batch.end_one(),
+                Then::Call(call) => {
+                    if let Err(unsent) = calls.send(call) {
+                        // The other thread has panicked. This one must not close the files that the call may own.
+                        std::mem::forget(unsent);
+                    }
+                }
+            }
         }
     }
 
@@ -279,16 +289,5 @@ fn call_last(function: Arc<Mutex<impl FnOnce()>>) {
     if let Some(function) = Arc::into_inner(function) {
         let function = function.into_inner();
         function.unwrap_or_else(PoisonError::into_inner)();
-    }
-}
-
-fn forget_attributes(notifier: &Notifier, object: ObjectId) {
-    log_failure(notifier.inval_inode(INodeNo(object.0), -1, 0));
-}
-
-fn log_failure(told: std::io::Result<()>) {
-    if let Err(error) = told {
-        // The mount is at its end.
-        tracing::debug!(%error, "the kernel forgets nothing");
     }
 }

@@ -6,7 +6,7 @@
 //! caches under leases; the servers check those of names again, for the user who calls.
 //!
 //! Reading order: [`options`] (what `-o` takes) and [`session`] (mounting, serving, unmounting); `requests` (those of
-//! the kernel) with `replies` (what tells it of attributes), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes and access control lists), `clients` (which client carries them out, for whom, and for how long), `caches` (names and attributes under leases) with `inodes` (which objects the kernel has), `kernel_cache` (what it has to forget), `contents` (what the kernel has read of files) and `file_end` (where it may take zeros for content),
+//! the kernel) with `replies` (what tells it of attributes), `operations` (what they mean) with `allocation` (holes), `stored` (how much of files with holes is stored) and `xattrs` (extended attributes and access control lists), `clients` (which client carries them out, for whom, and for how long), `caches` (names and attributes under leases) with `inodes` (which objects the kernel has), `kernel_cache` (what it has to forget) with `notices` (how it is told), `contents` (what the kernel has read of files) and `file_end` (where it may take zeros for content),
 //! `open_files` (the open files of this mount) with `unsynced` (what was closed, or given attributes, before it was synced), `buffers` (memory that content passes through), `read_ahead`, `listing` (directories that are being read), `listed` (with what their names stand for) and `ahead` (which of their names are looked up before the kernel asks), `locks` with `lock_flags` (whether `flock` asks for them), `lock_handles` (what ends with an open file) and `signals` (of programs that wait), `attributes` (attributes and error numbers as the kernel has them).
 //!
 //! `docs/mount.md` describes what programs can rely on. The mount caches no writes: all written
@@ -28,6 +28,7 @@ mod listing;
 mod lock_flags;
 mod lock_handles;
 mod locks;
+mod notices;
 mod open_files;
 mod operations;
 pub mod options;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -230,8 +231,8 @@ pub fn mount(spec: &Spec<'_>) -> Outcome<Mount> {
         let mut serving = lock(&spec.at.serving);
         let refused = |error| refused(what(), &error);
         let session = fuser::Session::new(handler, directory, &config).map_err(refused)?;
-        let kernel = session.notifier();
-        mounted.caches.set_kernel(kernel).doing(what)?;
+        let device = session.as_fd().try_clone_to_owned().doing(what)?;
+        mounted.caches.set_kernel(device).doing(what)?;
         let session = session.spawn().map_err(refused)?;
         *serving = Some(Served { entry: None });
         session

@@ -7,7 +7,7 @@
 //! the others; by [`sleepers`] processes that share memory wake each other. [`blocks`], [`combine`] and [`extended`] are the kernels of datatypes and
 //! reductions; [`lent`] has buffers that callers in another language lend for a call; [`nowait`] reads files without waiting for a device; [`patience`]
 //! and [`runnable`] help to decide how long to wait. A forked child must not touch what its parent shares with other processes: code that uses such resources first checks, by [`fork`], that it
-//! runs in the process that made them. The modules [`aliasing`], [`wall_clock`], [`choice`], [`copy_costs`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prefetch`], [`process`], [`random`], [`secret`],
+//! runs in the process that made them. The modules [`aliasing`], [`wall_clock`], [`choice`], [`copy_costs`], [`fuse_device`], [`inherited`], [`joining`], [`limits`], [`pin`], [`pinned`], [`pmix`], [`prefetch`], [`process`], [`random`], [`secret`],
 //! [`shared`], [`small`], [`stream`], [`thread`], [`trusted_file`], [`waits`] and [`word`] can be read on their own.
 //!
 //! This crate knows no protocol. It is one of six that may use `unsafe`, with
@@ -27,6 +27,7 @@ pub mod epoll;
 pub mod extended;
 pub mod followers;
 pub mod fork;
+pub mod fuse_device;
 pub mod futex;
 pub mod inherited;
 pub mod interfaces;

@@ -186,6 +186,65 @@ fn a_forced_unmount_ends_what_programs_wait_for() {
     }
 }
 
+/// Whether a thread of this name waits in the kernel, where no signal ends it.
+fn waits_in_the_kernel(pid: i32, name: &str) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut states = threads
+        .filter_map(|thread| std::fs::read_to_string(thread.unwrap().path().join("stat")).ok());
+    states.any(|state| state.contains(&format!("({name}) D")))
+}
+
+/// Its process waits for the kernel to drop a page, which a program reads from a server that does not reply.
+#[test]
+fn a_mount_that_is_killed_while_it_waits_for_the_kernel_ends_what_programs_wait_for() {
+    if !can_mount() {
+        return;
+    }
+    let stand = Stand::new();
+    let mut mounted = Mounted::new(&stand);
+    std::fs::write(mounted.at("file"), vec![7; 1 << 20]).unwrap();
+    let [read, locked] = [(); 2].map(|()| File::open(mounted.at("file")).unwrap());
+    // The first one is the metadata server, which knows the file's locks.
+    for server in &stand.pids[1..] {
+        send(*server, Signal::STOP);
+    }
+    let pid = mounted.pid();
+    let (ended, ends) = std::sync::mpsc::channel();
+    let reader_ended = ended.clone();
+    std::thread::spawn(move || {
+        let read = read.read_at(&mut vec![0; 1 << 20], 0);
+        reader_ended.send(read.map(drop)).unwrap();
+    });
+    std::thread::spawn(move || {
+        // Who takes a lock sees what earlier owners wrote: the kernel drops what it has of the file.
+        let lock_often = || loop {
+            flock(&locked, FlockOperation::LockExclusive)?;
+            flock(&locked, FlockOperation::Unlock)?;
+        };
+        let locked: rustix::io::Result<()> = lock_often();
+        ended.send(locked.map_err(Into::into)).unwrap();
+    });
+    until("the mount waits for the kernel", || {
+        waits_in_the_kernel(pid, "forgets")
+    });
+    send(pid, Signal::KILL);
+    for _ in 0..2 {
+        let ended: std::io::Result<()> = ends
+            .recv_timeout(Duration::from_secs(60))
+            .expect("nobody waits");
+        let errno = Errno::from_io_error(&ended.unwrap_err());
+        assert!(
+            matches!(errno, Some(Errno::NOTCONN | Errno::CONNABORTED)),
+            "{errno:?}"
+        );
+    }
+    until("the mount process has ended", || !runs(pid));
+    for server in &stand.pids {
+        send(*server, Signal::CONT);
+    }
+    mounted.unmount();
+}
+
 /// Of what a mount has open that dies nothing is left, and what programs on another one have open stays.
 #[test]
 fn unlinked_files_of_dead_mounts_are_removed() {
