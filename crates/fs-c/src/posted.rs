@@ -59,12 +59,15 @@ struct Shared {
 struct State {
     /// Jobs by client; the last queue is for those that any client can do.
     queues: Vec<VecDeque<Job>>,
+    /// How many jobs there are in all queues.
+    queued: usize,
     /// Whether a thread is using this client.
     busy: Vec<bool>,
     ops: HashMap<u64, Op>,
     completed: BTreeSet<u64>,
     last: u64,
     threads: usize,
+    /// Threads that wait for a job, or were told that there is one and have not seen it yet.
     idle: usize,
     ended: bool,
 }
@@ -77,6 +80,7 @@ impl State {
                 continue;
             }
             if let Some(job) = queue.pop_front() {
+                self.queued -= 1;
                 return Some((index, job));
             }
         }
@@ -163,7 +167,8 @@ impl Posted {
             let text = format!("{MOST} operations were posted and not tested for");
             return Err(Failure::new(libc::EAGAIN, text));
         }
-        if state.idle == 0 && state.threads < self.shared.clients {
+        // Each idle thread takes one of the jobs that are queued already.
+        if state.queued >= state.idle && state.threads < self.shared.clients {
             self.start_worker(&mut state)?;
         }
         state.last += 1;
@@ -178,6 +183,7 @@ impl Posted {
         let index = client.unwrap_or(self.shared.clients);
         let work = Box::new(work);
         state.queues[index].push_back(Job { op, work });
+        state.queued += 1;
         drop(state);
         self.shared.work.notify_one();
         Ok(op)
@@ -275,6 +281,7 @@ impl Posted {
         let mut state = self.shared.lock();
         state.ended = true;
         let dropped: Vec<Job> = state.queues.iter_mut().flat_map(std::mem::take).collect();
+        state.queued = 0;
         drop(state);
         self.shared.work.notify_all();
         self.shared.done.notify_all();
@@ -341,6 +348,35 @@ mod tests {
         assert!(matches!(posted.test_some(5, None), Ok(done) if done.is_empty()));
         posted.end();
         assert!(posted.post(None, 0, || Ok(0)).is_err());
+    }
+
+    /// The first one ends when the second one does: a single thread that takes one after the other would wait for ever.
+    #[test]
+    fn operations_posted_at_once_do_not_wait_for_one_idle_thread() {
+        for _ in 0..100 {
+            let posted = posted(2);
+            let quick = post(&posted, None, || Ok(0));
+            assert!(posted.test(quick, None).ok().flatten().is_some());
+            while posted.shared.lock().idle == 0 {
+                std::thread::yield_now();
+            }
+            let (open, gate) = channel::<()>();
+            let both = [
+                post(&posted, None, move || {
+                    let _ = gate.recv();
+                    Ok(1)
+                }),
+                post(&posted, None, move || {
+                    let _ = open.send(());
+                    Ok(2)
+                }),
+            ];
+            for op in both {
+                let done = posted.test(op, Some(Duration::from_secs(60)));
+                assert!(done.is_ok_and(|done| done.is_some()));
+            }
+            posted.end();
+        }
     }
 
     #[test]

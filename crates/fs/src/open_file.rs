@@ -11,6 +11,9 @@ use crate::Error;
 use crate::client::{Allocation, Client, CreateOptions, File};
 use crate::pool::Clients;
 
+/// Most further attempts to open or make a file whose name others make and remove.
+const MAX_ATTEMPTS: usize = 100;
+
 /// How a file is opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OpenFlags {
@@ -340,13 +343,22 @@ fn find(client: &mut Client, path: &[u8], flags: OpenFlags) -> Result<File, Erro
 
 fn make(client: &mut Client, path: &[u8], flags: OpenFlags, mode: u16) -> Result<File, Error> {
     let options = CreateOptions {
-        exclusive: flags.exclusive,
+        // Otherwise the server would follow a link, also to a file that does not exist yet.
+        exclusive: flags.exclusive || flags.no_follow,
         mode,
         ..CreateOptions::default()
     };
-    match client.create_held(Place::from(path), &options) {
-        // The name is that of a directory, or of a link to the file.
-        Err(error) if error.errno == Errno::EEXIST && !flags.exclusive => find(client, path, flags),
-        made => made,
+    let mut attempts = 0..MAX_ATTEMPTS;
+    loop {
+        match client.create_held(Place::from(path), &options) {
+            // The name is that of a directory, or links are not followed and it exists.
+            Err(error) if error.errno == Errno::EEXIST && !flags.exclusive => {}
+            made => return made,
+        }
+        match find(client, path, flags) {
+            // The name has been removed meanwhile.
+            Err(error) if error.errno == Errno::ENOENT && attempts.next().is_some() => {}
+            found => return found,
+        }
     }
 }

@@ -4,6 +4,8 @@ use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::OnceLock;
 
+use rustix::process::Signal;
+
 /// The number of this process.
 pub fn own_number() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
@@ -23,6 +25,24 @@ pub fn ignore_quit(command: &mut Command) {
             libc::SIG_ERR => Err(std::io::Error::last_os_error()),
             _ => Ok(()),
         });
+    }
+}
+
+/// Has the kernel kill the process that `command` will start as soon as the thread that starts it ends, also if that is by SIGKILL.
+/// Processes that it starts in turn are not killed.
+pub fn end_with_this_thread(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let end_with_parent = move || {
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The parent may have ended before the call.
+        match rustix::process::getppid() == Some(parent) {
+            true => Ok(()),
+            false => Err(std::io::ErrorKind::NotFound.into()),
+        }
+    };
+    // SAFETY: a child may make system calls between `fork` and `exec`.
+    unsafe {
+        command.pre_exec(end_with_parent);
     }
 }
 

@@ -1,9 +1,12 @@
 //! Events that the threads of the launcher send to the one that watches over the job.
 
+use std::io;
 use std::process::ExitStatus;
+use std::sync::mpsc::Sender;
 
 use super::child::Signals;
 use super::job_rank::JobRank;
+use super::programs::Request;
 
 /// A process that runs.
 #[derive(Debug)]
@@ -15,7 +18,9 @@ pub(crate) struct Running {
 }
 
 /// Something that happened to the program.
-pub(crate) enum Event {
+pub(super) enum Event {
+    /// A process demands that programs be started, and waits to be told whether they were.
+    Start(Request, Sender<Result<(), String>>),
     /// A process has started.
     Started(Running),
     /// A process has ended.
@@ -29,6 +34,8 @@ pub(crate) enum Event {
     Aborted(JobRank, i32),
     /// A process has broken the protocol PMI-1.
     ProtocolViolation(JobRank, String),
+    /// The output of a process could not be printed.
+    Unprinted(JobRank, io::Error),
     /// This process was sent a signal.
     Signal(i32),
 }

@@ -1,11 +1,10 @@
 //! All processes of a run: those that the command starts, and those that they have it start.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::Sender;
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use causeway_command::failure::{Doing, Outcome};
@@ -17,6 +16,7 @@ use super::child::Signals;
 use super::event::{Event, Running};
 use super::events;
 use super::job_rank::JobRank;
+use super::labels::Labelled;
 use super::pmi::{Server, Starter};
 use super::programs::{MOST, Program, Request};
 
@@ -85,8 +85,8 @@ impl Job {
         (world, server)
     }
 
-    /// Starts the programs of a request. If one of them cannot be started, those that run already
-    /// are killed.
+    /// Starts the programs of a request, which run no longer than the calling thread. If one of them cannot be started, those that run
+    /// already are killed.
     pub(super) fn begin(self: &Arc<Self>, request: &Request) -> Outcome {
         let mut worlds = self.worlds();
         let (world, server) = self.add(&mut worlds, request);
@@ -164,6 +164,8 @@ impl Job {
         }
         // A terminal sends SIGQUIT to this command, which reports, and to the processes, which ignore it.
         causeway_sys::process::ignore_quit(&mut command);
+        // The thread that watches over the job starts all processes, so that they end with the command.
+        causeway_sys::process::end_with_this_thread(&mut command);
         command
     }
 
@@ -190,17 +192,19 @@ impl Job {
             page,
             signals: signals.clone(),
         }));
-        let labelled = label_output(job_rank, &mut child).doing(doing)?;
+        let labelled = match self.labels {
+            true => Some(Labelled::start(job_rank, &mut child, &self.events).doing(doing)?),
+            false => None,
+        };
         server.serve(job_rank.rank, ours, self, None).doing(doing)?;
         let (events, waited) = (self.events.clone(), signals.clone());
         std::thread::Builder::new()
             .name(format!("{job_rank}"))
             .spawn(move || {
+                let status = waited.wait(&mut child);
                 // The process's output is printed before its end is reported.
-                for thread in labelled {
-                    let _ = thread.join();
-                }
-                if let Ok(status) = waited.wait(&mut child) {
+                labelled.into_iter().for_each(Labelled::finish);
+                if let Ok(status) = status {
                     // The receiver is gone if the command is ending.
                     let _ = events.send(Event::Ended(job_rank, status));
                 }
@@ -211,7 +215,7 @@ impl Job {
 }
 
 impl Starter for Job {
-    fn start(self: Arc<Self>, request: &Request) -> Result<(), String> {
+    fn start(&self, request: Request) -> Result<(), String> {
         let sum = self.worlds().processes.saturating_add(request.processes());
         if sum > MOST {
             return Err(format!(
@@ -219,7 +223,11 @@ impl Starter for Job {
             ));
         }
         request.check(std::env::var_os("PATH"))?;
-        self.begin(request).map_err(|failure| failure.to_string())
+        let (reply, started) = channel();
+        // The receiver is gone if the command is ending, and drops the request if it is about to.
+        let _ = self.events.send(Event::Start(request, reply));
+        let is_ending = |_| "the launcher is ending".to_owned();
+        started.recv().map_err(is_ending)?
     }
 
     fn report(&self, event: Event) {
@@ -243,38 +251,4 @@ fn library_path() -> Option<std::ffi::OsString> {
         .flat_map(std::env::split_paths)
         .collect::<Vec<_>>();
     std::env::join_paths(paths.into_iter().chain([place])).ok()
-}
-
-/// Prints the output of a process, with its label, if that was requested.
-fn label_output(
-    job_rank: JobRank,
-    child: &mut Child,
-) -> std::io::Result<Vec<std::thread::JoinHandle<()>>> {
-    let mut threads = Vec::new();
-    if let Some(out) = child.stdout.take() {
-        let thread = std::thread::Builder::new();
-        threads.push(thread.spawn(move || label(job_rank, out, &mut std::io::stdout()))?);
-    }
-    if let Some(error) = child.stderr.take() {
-        let thread = std::thread::Builder::new();
-        threads.push(thread.spawn(move || label(job_rank, error, &mut std::io::stderr()))?);
-    }
-    Ok(threads)
-}
-
-fn label(job_rank: JobRank, from: impl Read, to: &mut impl Write) {
-    let label = job_rank.label();
-    let mut from = BufReader::new(from);
-    let mut line = Vec::new();
-    // The process has ended, or the output has no reader: in both cases nothing more is to be printed.
-    while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-        if line.last() != Some(&b'\n') {
-            line.push(b'\n');
-        }
-        let mut whole = label.clone().into_bytes();
-        whole.append(&mut line);
-        if to.write_all(&whole).and_then(|()| to.flush()).is_err() {
-            return;
-        }
-    }
 }

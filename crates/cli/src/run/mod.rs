@@ -11,6 +11,7 @@ mod events;
 mod hang;
 mod job;
 mod job_rank;
+mod labels;
 mod pmi;
 mod programs;
 
@@ -27,7 +28,7 @@ use std::time::{Duration, Instant};
 use causeway_command::failure::{Doing, Failure, Outcome};
 use causeway_command::{output, shutdown};
 use clap::Args;
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, kill_process};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2};
 
 use self::event::{Event, Running};
@@ -293,6 +294,16 @@ impl Ending {
         self.fail(1, self.grace, &text);
     }
 
+    /// Notes that output of a process is lost.
+    fn unprinted(&mut self, job_rank: JobRank, error: &std::io::Error) {
+        if self.code == 0 {
+            self.code = 1;
+            output::warn(&format!(
+                "the output of {job_rank} cannot be printed: {error}"
+            ));
+        }
+    }
+
     /// Passes on a signal to this command. Kills the processes if they have had one shortly before that was to end them.
     fn signalled(&mut self, running: &[Running], number: i32, now: Instant) {
         let Some(signal) = Signal::from_named_raw(number) else {
@@ -300,6 +311,10 @@ impl Ending {
         };
         if !matches!(signal, Signal::INT | Signal::TERM | Signal::HUP) {
             signal_all(running, signal);
+            if signal == Signal::TSTP {
+                // A shell waits for this, too, until it takes the terminal. A process that has a handler for SIGTSTP stops by SIGSTOP.
+                let _ = kill_process(getpid(), Signal::STOP);
+            }
             return;
         }
         let since = self
@@ -349,7 +364,7 @@ fn all_of(running: &[Running]) -> Vec<JobRank> {
 /// Watches over the processes until all have ended: those that are expected to start, and those that they start. Returns the exit
 /// code.
 fn watch(
-    job: &Job,
+    job: &Arc<Job>,
     events: &Receiver<Event>,
     watcher: &mut Watcher,
     (mut expected, mut is_attached): (u32, bool),
@@ -374,6 +389,11 @@ fn watch(
                 watcher.add(process.job_rank, process.page);
                 running.push(process);
             }
+            Ok(Event::Start(request, reply)) => {
+                let started = job.begin(&request);
+                // The process may have ended meanwhile.
+                let _ = reply.send(started.map_err(|failure| failure.to_string()));
+            }
             Ok(Event::Detached(job_rank)) => {
                 is_attached = false;
                 if has_left_early(job, job_rank) {
@@ -396,6 +416,7 @@ fn watch(
                 let text = format!("{job_rank} does not speak PMI-1: {why}");
                 ending.fail(1, Duration::ZERO, &text);
             }
+            Ok(Event::Unprinted(job_rank, error)) => ending.unprinted(job_rank, &error),
             Ok(Event::Signal(SIGQUIT)) => output::warn(&watcher.report(&all_of(&running))),
             Ok(Event::Signal(signal)) => ending.signalled(&running, signal, Instant::now()),
             Err(RecvTimeoutError::Timeout) => match ending.asked {

@@ -21,7 +21,7 @@ const KEYS_PER_PROCESS: usize = 64;
 /// Starts further programs for processes.
 pub(super) trait Starter: Send + Sync + 'static {
     /// Starts programs, or returns why not.
-    fn start(self: Arc<Self>, request: &Request) -> Result<(), String>;
+    fn start(&self, request: Request) -> Result<(), String>;
     /// Reports an event.
     fn report(&self, event: Event);
 }
@@ -188,7 +188,7 @@ impl Server {
                 "spawn" => {
                     let started = match request.add(&command) {
                         Ok(false) => continue,
-                        Ok(true) => Arc::clone(starter).start(&std::mem::take(&mut request)),
+                        Ok(true) => starter.start(std::mem::take(&mut request)),
                         Err(why) => {
                             request = Request::default();
                             Err(why)

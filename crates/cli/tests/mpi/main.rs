@@ -4,6 +4,7 @@
 mod abuse;
 mod agent;
 mod double;
+mod ending;
 mod files;
 mod installed;
 mod observed;

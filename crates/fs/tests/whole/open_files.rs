@@ -619,6 +619,29 @@ fn make_and_remove_unknown(program: &Clients) {
 }
 
 #[test]
+fn a_link_is_not_followed_to_make_a_file_if_none_is_to_be_followed() {
+    let fixture = Fixture::start(&patient());
+    let own = program(&fixture);
+    let no_follow = OpenFlags {
+        no_follow: true,
+        ..MAKE
+    };
+    for (target, link) in [(&b"/there"[..], &b"/link"[..]), (b"/absent", b"/dangling")] {
+        call(&own, |client| client.symbolic_link(target, link)).unwrap();
+    }
+    drop(open(&own, "/there", no_follow).unwrap());
+    drop(open(&own, "/there", no_follow).unwrap());
+    for link in ["/link", "/dangling"] {
+        assert_eq!(open(&own, link, no_follow).map(drop), Err(Errno::ELOOP));
+    }
+    let absent = call(&own, |client| client.stat(b"/absent", true));
+    assert_eq!(absent.map(drop), Err(Errno::ENOENT));
+    drop(open(&own, "/dangling", MAKE).unwrap());
+    assert!(call(&own, |client| client.stat(b"/absent", true)).is_ok());
+    fixture.cluster.stop().unwrap();
+}
+
+#[test]
 fn too_many_open_files_are_an_error_that_names_the_setting() {
     let fixture = Fixture::start_with(&patient(), |configuration| configuration.open_files = 3);
     let own = program(&fixture);
