@@ -11,6 +11,14 @@ pub(crate) fn failed(error: Error) -> PyErr {
     PyOSError::new_err((i32::from(error.system_number()), error.text()))
 }
 
+/// The same for a call on names. The text does not say which, as Python's code has the exception say so in `filename`.
+pub(crate) fn failed_at(error: Error) -> PyErr {
+    let text = error.text();
+    let front = format!("{} {}: ", error.operation, error.subject);
+    let text = text.strip_prefix(&front).unwrap_or(&text);
+    refused(i32::from(error.system_number()), text)
+}
+
 /// The same for an error that is found in this process.
 pub(crate) fn refused(number: i32, text: impl Into<String>) -> PyErr {
     PyOSError::new_err((number, text.into()))

@@ -11,7 +11,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::buffers::{NewBytes, read_into};
-use crate::error::{failed, refused};
+use crate::error::{failed_at, refused};
 
 /// A call on many files.
 pub(crate) struct Many<'a, 'py> {
@@ -102,7 +102,7 @@ impl<'a, 'py> Many<'a, 'py> {
                     Ok(Opened::Small(content)) => Ok(PyBytes::new(self.py, &content)),
                     Ok(Opened::Large(file)) => self.read_large(path, *file)?,
                     Err(error) if error.errno == Errno::ESTALE => self.read_replaced(path)?,
-                    Err(error) => Err(failed(error)),
+                    Err(error) => Err(failed_at(error)),
                 };
                 found.push(match content {
                     Ok(content) => content.into_any(),
@@ -119,9 +119,9 @@ impl<'a, 'py> Many<'a, 'py> {
         path: &[u8],
         file: client::File,
     ) -> PyResult<PyResult<Bound<'py, PyBytes>>> {
-        match self.read_opened(path, file)? {
+        match self.read_opened(file)? {
             Ok(Err(error)) if error.errno == Errno::ESTALE => self.read_replaced(path),
-            read => Ok(read.and_then(|read| read.map_err(failed))),
+            read => Ok(read.and_then(|read| read.map_err(failed_at))),
         }
     }
 
@@ -129,26 +129,23 @@ impl<'a, 'py> Many<'a, 'py> {
     fn read_replaced(&mut self, path: &[u8]) -> PyResult<PyResult<Bound<'py, PyBytes>>> {
         match self.step(|client| client.open_held(path, true))? {
             Ok(held) => {
-                let read = self.read_opened(path, held)?;
-                Ok(read.and_then(|read| read.map_err(failed)))
+                let read = self.read_opened(held)?;
+                Ok(read.and_then(|read| read.map_err(failed_at)))
             }
-            Err(error) => Ok(Err(failed(error))),
+            Err(error) => Ok(Err(failed_at(error))),
         }
     }
 
     /// The inner results are an exception of this process and an error of a server.
     fn read_opened(
         &mut self,
-        path: &[u8],
         mut file: client::File,
     ) -> PyResult<PyResult<Each<Bound<'py, PyBytes>>>> {
         let size = file.node.attributes.size;
         // Every element of the result is the content or an `OSError`, so that programs can tell them apart.
         let Ok(bytes) = NewBytes::new(self.py, usize::try_from(size).unwrap_or(usize::MAX)) else {
-            let path = String::from_utf8_lossy(path).escape_debug().to_string();
-            let text = format!(
-                "read {path}: there is no memory for its {size} bytes; read parts of it, with open()"
-            );
+            let text =
+                format!("there is no memory for its {size} bytes; read parts of it, with open()");
             return Ok(Err(refused(Errno::ENOMEM.0.into(), text)));
         };
         let buffer = bytes.buffer();
@@ -190,7 +187,7 @@ impl<'a, 'py> Many<'a, 'py> {
                     })?,
                     Err(error) => Err(error),
                 };
-                results.push(written.err().map(failed));
+                results.push(written.err().map(failed_at));
             }
         }
         Ok(results)
