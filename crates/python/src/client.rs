@@ -20,7 +20,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::attributes::{self, Attributes, timestamp};
-use crate::error::{check_owner, failed, failed_at, refused};
+use crate::error::{check_owner, failed, failed_at, misconfigured, refused};
 use crate::file::File;
 use crate::many::Many;
 
@@ -84,21 +84,21 @@ impl Client {
         log::start_for_library().map_err(|error| PyValueError::new_err(error.to_string()))?;
         let owner = Owner::this_process()
             .map_err(|error| PyOSError::new_err(format!("forks cannot be detected: {error}")))?;
-        py.detach(move || {
-            let mut configuration = match config {
-                Some(file) => Configuration::load(&file),
-                None => Configuration::load_usual(),
-            }
-            .map_err(|error| PyOSError::new_err((i32::from(Errno::EINVAL.0), error.to_string())))?;
-            if let Some(timeout) = timeout {
-                configuration.timeout = timeout;
-            }
-            let options = ClientOptions::default();
-            let clients = Clients::connect(&configuration, &options, clients).map_err(failed)?;
-            Ok(Self {
-                owner,
-                clients: Arc::new(clients),
-            })
+        let read = py.detach(move || match config {
+            Some(file) => Configuration::load(&file),
+            None => Configuration::load_usual(),
+        });
+        let mut configuration = read.map_err(|error| misconfigured(py, error))?;
+        if let Some(timeout) = timeout {
+            configuration.timeout = timeout;
+        }
+        let options = ClientOptions::default();
+        let clients = py
+            .detach(move || Clients::connect(&configuration, &options, clients))
+            .map_err(failed)?;
+        Ok(Self {
+            owner,
+            clients: Arc::new(clients),
         })
     }
 

@@ -7,6 +7,9 @@ import pickle
 
 import pytest
 
+import causeway
+from causeway.spec import CausewayFileSystem
+
 
 def raised(call, *arguments):
     with pytest.raises(OSError) as caught:
@@ -97,3 +100,41 @@ def test_exceptions_of_many_files_name_each(client, fs, place):
     assert raised(fs.cat, "causeway://" + paths[0]).filename == paths[0]
     assert [error.filename for error in fs.cat_ranges(paths, 0, 1)] == paths
     assert raised(fs.info, paths[0]).errno == errno.ENOENT
+
+
+def test_a_configuration_that_cannot_be_read_raises_what_open_raises(dev, tmp_path, monkeypatch):
+    missing = str(tmp_path / "none.toml")
+    monkeypatch.setenv("CAUSEWAY_CONFIG", missing)
+    for connect in [
+        lambda: causeway.Client(missing),
+        lambda: causeway.Client(tmp_path / "none.toml"),
+        lambda: causeway.Client(),
+        lambda: causeway.connect(),
+        lambda: CausewayFileSystem(config=missing),
+    ]:
+        error = raised(connect)
+        assert (type(error), error.errno, error.filename) == (FileNotFoundError, errno.ENOENT, missing)
+        assert "causeway fs init" in error.strerror
+    error = raised(causeway.Client, str(tmp_path))
+    assert (type(error), error.errno, error.filename) == (IsADirectoryError, errno.EISDIR, str(tmp_path))
+    monkeypatch.setenv("CAUSEWAY_CONFIG", "")
+    monkeypatch.chdir(tmp_path)
+    error = raised(causeway.Client)
+    assert isinstance(error, FileNotFoundError) and error.filename == "causeway.toml" and "causeway fs dev" in error.strerror
+
+
+def test_a_configuration_that_others_may_change_is_not_permitted(dev, tmp_path):
+    file = tmp_path / "open.toml"
+    file.write_bytes(pathlib.Path(dev.config).read_bytes())
+    file.chmod(0o666)
+    error = raised(causeway.Client, file)
+    assert (type(error), error.filename) == (PermissionError, str(file)) and "chmod go-w" in error.strerror
+
+
+def test_a_configuration_that_says_something_wrong_is_a_wrong_value(tmp_path):
+    file = tmp_path / "wrong.toml"
+    for text, line in [("a = 1\nb = = 2\n", 2), ("\n\nunknown = 1\n", 3)]:
+        file.write_text(text)
+        with pytest.raises(ValueError, match=f"wrong.toml:{line}: ") as caught:
+            causeway.Client(file)
+        assert (caught.value.filename, caught.value.lineno) == (str(file), line)
