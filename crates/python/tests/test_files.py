@@ -1,6 +1,7 @@
 """Plain functions, clients and files."""
 
 import array
+import ctypes
 import errno
 import io
 import itertools
@@ -194,7 +195,7 @@ def test_raw_files(client, place):
         numbers = array.array("d", [0.0] * 4)
         assert file.pwrite(array.array("d", [1.0, 2.0, 3.0]), 0) == 24 and file.preadinto(numbers, 0) == 32
         assert numbers[:3] == array.array("d", [1.0, 2.0, 3.0])
-        with pytest.raises(BufferError):
+        with pytest.raises(TypeError):
             file.preadinto(b"constant", 0)
     for call in [file.read, file.tell, file.fsync, lambda: file.pread(1, 0)]:
         with pytest.raises(ValueError):
@@ -291,6 +292,77 @@ def test_times_of_numpy_are_written_as_bytes(client, place):
     times = numpy.array(["2020-01-01", "2021-02-03"], "M8[s]")
     client.write(place + "/times", times)
     assert client.read(place + "/times") == times.tobytes()
+
+
+def test_unbuffered_files_use_memory_of_any_type(client, place):
+    class Pair(ctypes.Structure):
+        _fields_ = [("number", ctypes.c_int32), ("letter", ctypes.c_char)]
+
+    pairs = (Pair * 3)((1, b"a"), (2, b"b"), (3, b"c"))
+    given = [
+        (memoryview(bytes(range(24))).cast("B", [4, 6]), bytearray(24)),
+        (memoryview(bytearray(range(24))).cast("d"), memoryview(bytearray(24)).cast("I", [2, 3])),
+        (array.array("u", "letters"), array.array("u", "another")),
+        (pairs, (Pair * 3)()),
+        ((ctypes.c_int64 * 4)(1, 2, 3, 4), (ctypes.c_int64 * 4)()),
+        (array.array("d"), array.array("d")),
+    ]
+    with client.open(place + "/memory", "w+b", 0) as file:
+        for source, target in given:
+            data = bytes(source)
+            file.truncate(0)
+            assert file.pwrite(source, 0) == len(data)
+            assert file.preadinto(target, 0) == len(data) and bytes(target) == data
+            file.seek(0)
+            assert file.write(source) == len(data)
+            file.seek(0)
+            assert file.readinto(target) == len(data) and bytes(target) == data
+        for constant in [b"constant", memoryview(bytes(24)).cast("d")]:
+            for read in [file.readinto, lambda into: file.preadinto(into, 0)]:
+                with pytest.raises(TypeError, match="read-write bytes-like object"):
+                    read(constant)
+        for strided in [memoryview(bytearray(24))[::2], memoryview(bytearray(24)).cast("d")[::-1]]:
+            for call in [file.write, file.readinto]:
+                with pytest.raises(BufferError, match="not contiguous"):
+                    call(strided)
+        for wrong in ["text", 3, None, [1]]:
+            for call in [file.write, file.readinto]:
+                with pytest.raises(TypeError):
+                    call(wrong)
+        # The memory is released.
+        resized = bytearray(24)
+        file.preadinto(resized, 0)
+        file.pwrite(resized, 0)
+        resized.append(0)
+        released = memoryview(resized)
+        released.release()
+        with pytest.raises(ValueError):
+            file.write(released)
+
+
+def test_unbuffered_files_use_arrays_of_numpy(client, place):
+    numpy = pytest.importorskip("numpy")
+    given = [
+        numpy.array(["2020-01-01", "2021-02-03"], "M8[s]"),
+        numpy.array([(1, 2.5, b"x"), (3, 4.5, b"y")], "i2,f8,S3"),
+        numpy.arange(12, dtype=">i4").reshape(3, 4),
+        numpy.array(5.0),
+        numpy.zeros(0, "f8"),
+    ]
+    with client.open(place + "/memory", "w+b", 0) as file:
+        for source in given:
+            target = numpy.zeros_like(source)
+            assert file.pwrite(source, 0) == file.preadinto(target, 0) == source.nbytes
+            assert target.tobytes() == source.tobytes()
+            file.truncate(0)
+        for strided in [numpy.zeros((4, 4))[:, 1], numpy.zeros((4, 4), order="F"), numpy.zeros(9, "M8[s]")[::2]]:
+            for call in [file.write, file.readinto]:
+                with pytest.raises(BufferError, match="not contiguous"):
+                    call(strided)
+        constant = numpy.zeros(3)
+        constant.flags.writeable = False
+        with pytest.raises(TypeError, match="read-write bytes-like object"):
+            file.readinto(constant)
 
 
 def test_many_files_at_once(client, place):

@@ -161,13 +161,13 @@ class RawFile(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         try:
-            return self._file.readinto(_octets(buffer))
+            return self._file.readinto(buffer)
         except OSError as error:
             raise _unsupported(error) from None
 
     def write(self, data: Any) -> int:
         try:
-            return self._file.write(_octets(data))
+            return self._file.write(data)
         except OSError as error:
             raise _unsupported(error) from None
 
@@ -177,11 +177,11 @@ class RawFile(io.RawIOBase):
 
     def preadinto(self, buffer: Any, offset: int) -> int:
         """Reads into memory such as an array's."""
-        return self._file.readinto(_octets(buffer), offset)
+        return self._file.readinto(buffer, offset)
 
     def pwrite(self, data: Any, offset: int) -> int:
         """Writes at an offset."""
-        return self._file.write(_octets(data), offset)
+        return self._file.write(data, offset)
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """Ranges, each from a first byte to one behind the last, cut at the end of the file, with one request to each server for all of them."""
@@ -245,13 +245,6 @@ class RawFile(io.RawIOBase):
                 super().close()
             finally:
                 self._file.close()
-
-
-def _octets(memory: Any) -> memoryview:
-    """An object's memory as bytes."""
-    view = memoryview(memory)
-    # Empty memory cannot be cast.
-    return view.cast("B") if view.nbytes else memoryview(bytearray())
 
 
 def _unsupported(error: OSError) -> OSError:
