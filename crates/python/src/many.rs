@@ -175,17 +175,27 @@ impl<'a, 'py> Many<'a, 'py> {
                 .collect();
             let made = self.steps(files.len(), |client| client.create_many(&new))?;
             for (made, (path, content)) in made.into_iter().zip(files) {
+                let existed = matches!(&made, Err(error) if error.errno == Errno::EEXIST);
                 let written = match made {
                     Ok(_) if content.len() <= MAX_STUFFED_BYTES => Ok(()),
                     Ok(mut file) => {
                         self.step(move |client| client.write_at(&mut file, 0, content))?
                     }
-                    Err(error) if error.errno == Errno::EEXIST => self.step(|client| {
+                    Err(_) if existed => self.step(|client| {
                         let mut file = client.open(Place::from(&**path))?;
                         client.truncate(&mut file, 0)?;
                         client.write_at(&mut file, 0, content)
                     })?,
                     Err(error) => Err(error),
+                };
+                let written = match written {
+                    Err(error)
+                        if error.errno == Errno::ESTALE
+                            || existed && error.errno == Errno::ENOENT =>
+                    {
+                        self.step(|client| write_held(client, path, content, mode))?
+                    }
+                    written => written,
                 };
                 results.push(written.err().map(failed_at));
             }
@@ -207,6 +217,26 @@ fn new_file(path: &[u8], content: &[u8], mode: u16) -> (Place, CreateOptions) {
         ..CreateOptions::default()
     };
     (Place::from(path), options)
+}
+
+/// Gives the file that has this name now, or a new one, this content. It stays while it is written, although another one may replace it.
+fn write_held(
+    client: &mut client::Client,
+    path: &[u8],
+    content: &[u8],
+    mode: u16,
+) -> Result<(), Error> {
+    let options = CreateOptions {
+        mode,
+        ..CreateOptions::default()
+    };
+    let mut file = match client.create_held(path, &options) {
+        // The name is that of a directory, or of a link to the file.
+        Err(error) if error.errno == Errno::EEXIST => client.open_held(path, true)?,
+        made => made?,
+    };
+    client.truncate(&mut file, 0)?;
+    client.write_at(&mut file, 0, content)
 }
 
 /// Opens files, and reads those whose content comes with the opening.

@@ -417,6 +417,34 @@ def test_a_file_that_is_replaced_is_read_as_it_was_or_is(dev, place):
         replacing.join()
 
 
+def test_a_file_that_is_replaced_while_it_is_written_has_the_content_of_one(dev, place):
+    size, path = 300_000, place + "/replaced"
+    writer, replacer = dev.client(), dev.client()
+    ends = threading.Event()
+
+    def replace():
+        for number in itertools.count():
+            name = f"{path}{number % 8}"
+            # Also a name that nothing has meanwhile.
+            if number % 3 and replacer.exists(name):
+                replacer.unlink(name)
+            replacer.write(place + "/new", b"n" * size)
+            replacer.rename(place + "/new", name)
+            if ends.is_set():
+                return
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    try:
+        # The files of one call are made together, and the last one is written when it has been replaced.
+        for _ in range(60):
+            assert writer.write_many({f"{path}{number}": b"w" * size for number in range(8)}) == [None] * 8
+    finally:
+        ends.set()
+        replacing.join()
+    assert all(content[:1] * size == content for content in writer.read_many([f"{path}{number}" for number in range(8)]))
+
+
 def test_ranges_of_a_file_that_is_truncated_have_no_bytes_behind_its_end(dev, place):
     data, ranges = b"\xff" * 300_000, [(0, 9), (9, 9), (100_000, 300_000)]
     path = place + "/file"
