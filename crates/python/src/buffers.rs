@@ -52,6 +52,47 @@ impl<'py> NewBytes<'py> {
     }
 }
 
+/// New bytes objects for ranges of a file.
+pub(crate) struct Parts<'py> {
+    parts: Vec<NewBytes<'py>>,
+    regions: Vec<Region>,
+}
+
+impl<'py> Parts<'py> {
+    /// Makes them for ranges, each from a first byte to one behind the last, cut at the end of a file of this size.
+    pub(crate) fn new(
+        py: Python<'py>,
+        ranges: impl Iterator<Item = (u64, u64)>,
+        size: u64,
+    ) -> PyResult<Self> {
+        let (mut parts, mut regions) = (Vec::new(), Vec::new());
+        for (start, end) in ranges {
+            let len = end.min(size).saturating_sub(start);
+            parts.push(NewBytes::new(
+                py,
+                usize::try_from(len).unwrap_or(usize::MAX),
+            )?);
+            if len > 0 {
+                regions.push(Region { offset: start, len });
+            }
+        }
+        Ok(Self { parts, regions })
+    }
+
+    /// What is to be read, and where to.
+    pub(crate) fn lists(&self) -> (Vec<Region>, Vec<Buffer>) {
+        let buffers = self.parts.iter().map(NewBytes::buffer);
+        let buffers = buffers.filter(|buffer| buffer.len > 0).collect();
+        (self.regions.clone(), buffers)
+    }
+
+    /// The objects, if all bytes were read.
+    pub(crate) fn finish(self, count: u64) -> Option<Vec<Bound<'py, PyBytes>>> {
+        let expected: u64 = self.regions.iter().map(|region| region.len).sum();
+        (count >= expected).then(|| self.parts.into_iter().map(|part| part.bytes).collect())
+    }
+}
+
 /// The memory of an object, which stays in place while this exists.
 pub(crate) struct Exported {
     // Exporters may keep its address.

@@ -344,6 +344,15 @@ impl Client {
         self.many(py)?.read(&paths)
     }
 
+    /// Ranges of many files, as lists, or the exception of each file.
+    fn read_ranges_many<'py>(
+        &self,
+        py: Python<'py>,
+        files: Vec<(PyBackedBytes, Vec<(i64, i64)>)>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.many(py)?.read_ranges(&files)
+    }
+
     /// Makes many files with their content, or replaces the content of those that exist; returns the exception of each, or
     /// `None`. Small new files cost one request each, many of which are in progress at the same time.
     fn write_many<'py>(

@@ -10,8 +10,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::buffers::{NewBytes, read_into};
+use crate::buffers::{NewBytes, Parts, read_into};
 use crate::error::{failed_at, refused};
+use crate::file::{ATTEMPTS, truncated_again};
 
 /// A call on many files.
 pub(crate) struct Many<'a, 'py> {
@@ -25,6 +26,9 @@ pub(crate) struct Many<'a, 'py> {
 
 /// The result for one of several files.
 type Each<T> = Result<T, Error>;
+
+/// A range: its first byte, and the one behind its last.
+type Range = (i64, i64);
 
 /// A file that was opened to be read.
 enum Opened {
@@ -158,6 +162,68 @@ impl<'a, 'py> Many<'a, 'py> {
             read_into(client, &mut file, &[region], &[buffer])
         })?;
         Ok(Ok(read.map(|count| bytes.finish(count as usize))))
+    }
+
+    /// Ranges of each file, or its exception. Negative numbers count from the end of the file.
+    pub(crate) fn read_ranges(
+        mut self,
+        files: &[(PyBackedBytes, Vec<Range>)],
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut found = Vec::with_capacity(files.len());
+        for files in files.chunks(LOOKUPS) {
+            let places = files.iter().map(|(path, _)| Place::from(&**path)).collect();
+            let opened = self.steps(files.len(), |client| client.open_many(places))?;
+            for (opened, (path, ranges)) in opened.into_iter().zip(files) {
+                let parts = match self.read_parts(opened, path, ranges)? {
+                    Ok(parts) => parts.into_pyobject(self.py)?.into_any(),
+                    Err(error) => error.into_value(self.py).into_bound(self.py).into_any(),
+                };
+                found.push(parts);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads ranges of a file that was opened, or of the one that has its name now, if it is gone or was truncated.
+    fn read_parts(
+        &mut self,
+        mut opened: Each<client::File>,
+        path: &[u8],
+        ranges: &[Range],
+    ) -> PyResult<PyResult<Vec<Bound<'py, PyBytes>>>> {
+        for _ in 0..ATTEMPTS {
+            let read = match opened {
+                Ok(file) => self.try_parts(file, ranges)?,
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(Some(parts)) => return Ok(Ok(parts)),
+                Err(error) if error.errno != Errno::ESTALE => return Ok(Err(failed_at(error))),
+                Ok(None) | Err(_) => opened = self.step(|client| client.open_held(path, true))?,
+            }
+        }
+        Ok(Err(truncated_again()))
+    }
+
+    /// `None` if the file was truncated meanwhile.
+    fn try_parts(
+        &mut self,
+        mut file: client::File,
+        ranges: &[Range],
+    ) -> PyResult<Each<Option<Vec<Bound<'py, PyBytes>>>>> {
+        let size = file.node.attributes.size;
+        let at = |number: i64| match number {
+            0.. => number.unsigned_abs(),
+            _ => size.saturating_sub(number.unsigned_abs()),
+        };
+        let ranges = ranges.iter().map(|&(start, end)| (at(start), at(end)));
+        let parts = Parts::new(self.py, ranges, size)?;
+        let (regions, buffers) = parts.lists();
+        let read = self.step(move |client| {
+            client.check_readable(&file)?;
+            read_into(client, &mut file, &regions, &buffers)
+        })?;
+        Ok(read.map(|count| parts.finish(count)))
     }
 
     /// Makes files, or overwrites those that exist; returns the exception of each, or `None`.

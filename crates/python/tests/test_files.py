@@ -525,6 +525,7 @@ def test_a_call_on_many_files_of_a_stopped_server_has_one_time_out(server):
             lambda: client.read_many(list(files)),
             lambda: client.write_many(files),
             lambda: fs.cat(list(files), on_error="return").values(),
+            lambda: fs.cat_ranges(list(files), 10, -10),
         ]
         for call in calls:
             call()

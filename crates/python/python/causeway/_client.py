@@ -19,6 +19,8 @@ BUFFER = 1 << 20
 # A file of fewer bytes lies beside its metadata.
 SMALL = 16 << 10
 LONGEST_PATH = 4096
+# The largest size of a file.
+_LARGEST = (1 << 63) - 1
 # What says that nothing has this name.
 _NONE_SUCH = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
@@ -350,6 +352,11 @@ class Client:
         paths = list(paths)
         return _named(paths, self._client.read_many(_all_bytes(paths)))
 
+    def read_ranges_many(self, files: Mapping[Any, Iterable[tuple[int, int]]]) -> list[list[bytes] | OSError]:
+        """Ranges of many files, as ``RawFile.read_ranges`` has them, or the exception of each file. Negative numbers count from the end of the file."""
+        ranges = [[(_within(first), _within(last)) for first, last in each] for each in files.values()]
+        return _named(files, self._client.read_ranges_many(list(zip(_all_bytes(files), ranges))))
+
     def write_many(self, files: Mapping[Any, Any]) -> list[OSError | None]:
         """Gives files their contents, by path; returns the exception of each, or ``None``."""
         # A join takes any memory, also of types that a memoryview has no letter for, such as numpy's times.
@@ -482,6 +489,11 @@ class Client:
     def sync(self) -> None:
         """Makes changes of names durable; they are already, unless the file system is `relaxed`."""
         self._client.sync()
+
+
+def _within(offset: int) -> int:
+    # No file has a byte behind this one, or that many before its end.
+    return max(-_LARGEST, min(offset, _LARGEST))
 
 
 def _all_bytes(paths: Iterable[Path]) -> list[bytes]:
