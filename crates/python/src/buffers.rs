@@ -21,12 +21,16 @@ pub(crate) struct NewBytes<'py> {
 impl<'py> NewBytes<'py> {
     /// Makes one of this length, with undefined content.
     pub(crate) fn new(py: Python<'py>, len: usize) -> PyResult<Self> {
-        let size = isize::try_from(len)
-            .map_err(|_| PyMemoryError::new_err("more bytes than there is memory"))?;
+        let too_many = || {
+            PyMemoryError::new_err(format!(
+                "there is no memory for {len} bytes; read parts of the file"
+            ))
+        };
+        let size = isize::try_from(len).map_err(|_| too_many())?;
         // SAFETY: without a source, Python makes an object of that size, or sets an exception and returns null.
         let object = unsafe {
             let made = ffi::PyBytes_FromStringAndSize(null(), size);
-            Bound::from_owned_ptr_or_err(py, made)?
+            Bound::from_owned_ptr_or_err(py, made).map_err(|_| too_many())?
         };
         let bytes = object.cast_into::<PyBytes>()?;
         // SAFETY: it is a bytes object, whose memory stays where it is.
@@ -41,6 +45,15 @@ impl<'py> NewBytes<'py> {
     /// The object's memory.
     pub(crate) fn buffer(&self) -> Buffer {
         self.buffer
+    }
+
+    /// At most `most` bytes of the memory behind the first `done` ones.
+    pub(crate) fn rest(&self, done: usize, most: usize) -> Buffer {
+        let base = self.buffer.base.as_ptr().wrapping_add(done);
+        Buffer {
+            base: NonNull::new(base).unwrap_or(NonNull::dangling()),
+            len: self.buffer.len.saturating_sub(done).min(most),
+        }
     }
 
     /// Returns the object, truncated to its first `len` bytes.
@@ -123,9 +136,11 @@ impl Exported {
     fn refusal(object: &Bound<'_, PyAny>, usage: Use, error: PyErr) -> PyErr {
         let has = |flags| Self::with_flags(object, flags).is_ok();
         if usage == Use::Write && has(ffi::PyBUF_SIMPLE) {
-            let kind = object.get_type();
-            let text = format!("a read-write bytes-like object is required, not {kind}");
-            return PyTypeError::new_err(text);
+            let kind = object.get_type().name();
+            let kind = kind.map_or_else(|_| "this one".to_owned(), |name| name.to_string());
+            return PyTypeError::new_err(format!(
+                "a read-write bytes-like object is required, not {kind}"
+            ));
         }
         if has(ffi::PyBUF_STRIDES) || has(ffi::PyBUF_INDIRECT) {
             return PyBufferError::new_err(

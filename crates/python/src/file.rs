@@ -127,6 +127,26 @@ impl File {
         Ok(bytes.finish(count as usize))
     }
 
+    /// All bytes from the position to the end that the file has at the moment; fewer if it is truncated meanwhile.
+    fn read_rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let rest = self.with(py, |file| {
+            let at = file.seek(0, Whence::Current)?;
+            Ok(file.attributes()?.size.saturating_sub(at))
+        })?;
+        // All memory at first: a file with more bytes than there is memory is refused before anything is read.
+        let bytes = NewBytes::new(py, usize::try_from(rest).unwrap_or(usize::MAX))?;
+        let mut done = 0;
+        loop {
+            let buffer = bytes.rest(done, MOST_BYTES);
+            let count = self.with(py, move |file| Self::read_at_position(file, buffer))? as usize;
+            done += count;
+            if count == 0 || done == bytes.buffer().len {
+                return Ok(bytes.finish(done));
+            }
+            py.check_signals()?;
+        }
+    }
+
     /// Bytes at an offset, at most `size`.
     fn pread<'py>(&self, py: Python<'py>, size: u64, offset: u64) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = NewBytes::new(py, self.buffer_len(py, Some(offset), size)?)?;

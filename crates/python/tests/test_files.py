@@ -392,6 +392,20 @@ def test_a_file_for_which_there_is_no_memory_is_an_error(client, place):
         assert isinstance(client.read_many([path])[0], OSError)
 
 
+def test_an_open_file_for_which_there_is_no_memory_is_a_memory_error(client, place):
+    path = place + "/sparse"
+    for size in [1 << 62, (1 << 63) - 1]:
+        with client.open(path, "w+b", 0) as file:
+            file.truncate(size)
+            with pytest.raises(MemoryError, match=f"no memory for {size} bytes"):
+                file.read()
+            file.seek(-3, os.SEEK_END)
+            assert file.read() == bytes(3) and file.read() == b""
+        for mode in ["rb", "r+b", "r"]:
+            with client.open(path, mode) as file, pytest.raises(MemoryError):
+                file.read()
+
+
 def test_a_file_that_is_replaced_is_read_as_it_was_or_is(dev, place):
     size, path = 3_000_000, place + "/replaced"
     writer, reader = dev.client(), dev.client()

@@ -154,11 +154,11 @@ class RawFile(io.RawIOBase):
             if len(parts[0]) < SMALL:
                 return parts[0]
         # As long as it grows.
-        while (rest := self.stat().st_size - self.tell()) > 0:
-            part = self.read(rest)
-            if not part:
-                break
-            parts.append(part)
+        try:
+            while part := self._file.read_rest():
+                parts.append(part)
+        except OSError as error:
+            raise _unsupported(error) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def readinto(self, buffer: Any) -> int:
