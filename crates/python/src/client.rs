@@ -20,7 +20,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
 use crate::attributes::{self, Attributes, timestamp};
-use crate::error::{check_owner, failed, refused};
+use crate::error::{check_owner, failed, failed_at, misconfigured, refused};
 use crate::file::File;
 use crate::many::Many;
 
@@ -40,6 +40,17 @@ impl Client {
     ) -> PyResult<T> {
         check_owner(&self.owner)?;
         py.detach(|| self.clients.call(None, work)).map_err(failed)
+    }
+
+    /// The same for an operation on names.
+    fn at<T: Send>(
+        &self,
+        py: Python<'_>,
+        work: impl FnOnce(&mut client::Client) -> Result<T, Error> + Send,
+    ) -> PyResult<T> {
+        check_owner(&self.owner)?;
+        py.detach(|| self.clients.call(None, work))
+            .map_err(failed_at)
     }
 
     /// Begins a call on many files.
@@ -73,21 +84,21 @@ impl Client {
         log::start_for_library().map_err(|error| PyValueError::new_err(error.to_string()))?;
         let owner = Owner::this_process()
             .map_err(|error| PyOSError::new_err(format!("forks cannot be detected: {error}")))?;
-        py.detach(move || {
-            let mut configuration = match config {
-                Some(file) => Configuration::load(&file),
-                None => Configuration::load_usual(),
-            }
-            .map_err(|error| PyOSError::new_err((i32::from(Errno::EINVAL.0), error.to_string())))?;
-            if let Some(timeout) = timeout {
-                configuration.timeout = timeout;
-            }
-            let options = ClientOptions::default();
-            let clients = Clients::connect(&configuration, &options, clients).map_err(failed)?;
-            Ok(Self {
-                owner,
-                clients: Arc::new(clients),
-            })
+        let read = py.detach(move || match config {
+            Some(file) => Configuration::load(&file),
+            None => Configuration::load_usual(),
+        });
+        let mut configuration = read.map_err(|error| misconfigured(py, error))?;
+        if let Some(timeout) = timeout {
+            configuration.timeout = timeout;
+        }
+        let options = ClientOptions::default();
+        let clients = py
+            .detach(move || Clients::connect(&configuration, &options, clients))
+            .map_err(failed)?;
+        Ok(Self {
+            owner,
+            clients: Arc::new(clients),
         })
     }
 
@@ -121,11 +132,11 @@ impl Client {
             sync,
         };
         let opened = py.detach(|| OpenFile::open(&self.clients, &path, flags, mode));
-        Ok(File::new(self.owner, opened.map_err(failed)?))
+        Ok(File::new(self.owner, opened.map_err(failed_at)?))
     }
 
     fn stat(&self, py: Python<'_>, path: PyBackedBytes, follow: bool) -> PyResult<Attributes> {
-        self.with(py, |client| {
+        self.at(py, |client| {
             let node = client.stat(&*path, follow)?;
             let stored = client.stored_bytes_or_size(&node);
             Ok(attributes::of(node.object, &node.attributes, Some(stored)))
@@ -146,11 +157,11 @@ impl Client {
             }
             Ok(found)
         });
-        listed.map_err(failed)
+        listed.map_err(failed_at)
     }
 
     fn mkdir(&self, py: Python<'_>, path: PyBackedBytes, mode: u16) -> PyResult<()> {
-        self.with(py, |client| {
+        self.at(py, |client| {
             client.make_directory(&*path, mode, None).map(drop)
         })
     }
@@ -163,7 +174,7 @@ impl Client {
             );
             return Err(refused(Errno::EINVAL.0.into(), text));
         };
-        self.with(py, |client| {
+        self.at(py, |client| {
             client
                 .make_special(&*path, kind, (mode & 0o7777) as u16, device)
                 .map(drop)
@@ -172,15 +183,15 @@ impl Client {
 
     /// The number of a device, 0 for other objects.
     fn device(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<u32> {
-        self.with(py, |client| Ok(client.stat(&*path, false)?.body.device()))
+        self.at(py, |client| Ok(client.stat(&*path, false)?.body.device()))
     }
 
     fn rmdir(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<()> {
-        self.with(py, |client| client.remove_directory(&*path))
+        self.at(py, |client| client.remove_directory(&*path))
     }
 
     fn unlink(&self, py: Python<'_>, path: PyBackedBytes) -> PyResult<()> {
-        self.with(py, |client| client.unlink(&*path))
+        self.at(py, |client| client.unlink(&*path))
     }
 
     fn rename(
@@ -190,19 +201,19 @@ impl Client {
         to: PyBackedBytes,
         replace: bool,
     ) -> PyResult<()> {
-        self.with(py, |client| client.rename(&*from_, &*to, !replace))
+        self.at(py, |client| client.rename(&*from_, &*to, !replace))
     }
 
     fn link(&self, py: Python<'_>, existing: PyBackedBytes, path: PyBackedBytes) -> PyResult<()> {
-        self.with(py, |client| client.hard_link(&*existing, &*path).map(drop))
+        self.at(py, |client| client.hard_link(&*existing, &*path).map(drop))
     }
 
     fn symlink(&self, py: Python<'_>, target: PyBackedBytes, path: PyBackedBytes) -> PyResult<()> {
-        self.with(py, |client| client.symbolic_link(&target, &*path).map(drop))
+        self.at(py, |client| client.symbolic_link(&target, &*path).map(drop))
     }
 
     fn readlink<'py>(&self, py: Python<'py>, path: PyBackedBytes) -> PyResult<Bound<'py, PyBytes>> {
-        match self.with(py, |client| client.stat(&*path, false))?.body {
+        match self.at(py, |client| client.stat(&*path, false))?.body {
             Body::Link(target) => Ok(PyBytes::new(py, &target)),
             _ => Err(refused(Errno::EINVAL.0.into(), "not a symbolic link")),
         }
@@ -235,7 +246,7 @@ impl Client {
             modified: times.map(|(_, modified)| modified),
             distribution: None,
         };
-        self.with(py, |client| {
+        self.at(py, |client| {
             let object = client.stat(&*path, follow)?.object;
             client.set_attributes(object, set).map(drop)
         })
@@ -261,7 +272,7 @@ impl Client {
                 ));
             }
         };
-        self.with(py, |client| {
+        self.at(py, |client| {
             let object = client.stat(&*path, true)?.object;
             client.set_xattr(object, &name, &value, mode)
         })
@@ -273,7 +284,7 @@ impl Client {
         path: PyBackedBytes,
         name: PyBackedBytes,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        let value = self.with(py, |client| {
+        let value = self.at(py, |client| {
             let object = client.stat(&*path, true)?.object;
             client.xattr(object, &name)
         })?;
@@ -285,7 +296,7 @@ impl Client {
         py: Python<'py>,
         path: PyBackedBytes,
     ) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-        let names = self.with(py, |client| {
+        let names = self.at(py, |client| {
             let object = client.stat(&*path, true)?.object;
             client.xattrs(object)
         })?;
@@ -298,14 +309,14 @@ impl Client {
         path: PyBackedBytes,
         name: PyBackedBytes,
     ) -> PyResult<()> {
-        self.with(py, |client| {
+        self.at(py, |client| {
             let object = client.stat(&*path, true)?.object;
             client.remove_xattr(object, &name)
         })
     }
 
     fn truncate(&self, py: Python<'_>, path: PyBackedBytes, size: u64) -> PyResult<()> {
-        self.with(py, |client| {
+        self.at(py, |client| {
             let mut file = client::File::new(client.stat(&*path, true)?);
             client.truncate(&mut file, size)
         })
@@ -331,6 +342,15 @@ impl Client {
         paths: Vec<PyBackedBytes>,
     ) -> PyResult<Vec<Bound<'py, PyAny>>> {
         self.many(py)?.read(&paths)
+    }
+
+    /// Ranges of many files, as lists, or the exception of each file.
+    fn read_ranges_many<'py>(
+        &self,
+        py: Python<'py>,
+        files: Vec<(PyBackedBytes, Vec<(i64, i64)>)>,
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        self.many(py)?.read_ranges(&files)
     }
 
     /// Makes many files with their content, or replaces the content of those that exist; returns the exception of each, or

@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::attributes::{self, Attributes};
-use crate::buffers::{Exported, NewBytes, read_into, write_from, write_on_from};
+use crate::buffers::{Exported, NewBytes, Parts, read_into, write_from, write_on_from};
 use crate::error::{check_owner, failed, refused};
 
 /// The size, in bytes, from which on a read requests the file's size first, so that no more memory is allocated than there is content.
@@ -22,7 +22,7 @@ const MUCH: u64 = 16 << 20;
 /// Most bytes of one read or write.
 const MOST_BYTES: usize = 0x7fff_f000;
 /// How many times ranges are read of a file that is truncated meanwhile.
-const ATTEMPTS: usize = 16;
+pub(crate) const ATTEMPTS: usize = 16;
 
 /// An open file of bytes.
 #[pyclass(frozen, module = "causeway._causeway")]
@@ -86,33 +86,12 @@ impl File {
         ranges: &[(u64, u64)],
     ) -> PyResult<Option<Vec<Bound<'py, PyBytes>>>> {
         let size = self.with(py, |file| Ok(file.attributes()?.size))?;
-        let mut found = Vec::with_capacity(ranges.len());
-        let mut regions = Vec::with_capacity(ranges.len());
-        for &(start, end) in ranges {
-            let len = end.min(size).saturating_sub(start);
-            let bytes = NewBytes::new(py, usize::try_from(len).unwrap_or(usize::MAX))?;
-            if len > 0 {
-                regions.push(Region { offset: start, len });
-            }
-            found.push(bytes);
-        }
-        let buffers: Vec<Buffer> = found
-            .iter()
-            .map(NewBytes::buffer)
-            .filter(|buffer| buffer.len > 0)
-            .collect();
-        let expected: u64 = regions.iter().map(|region| region.len).sum();
+        let parts = Parts::new(py, ranges.iter().copied(), size)?;
+        let (regions, buffers) = parts.lists();
         let count = self.with(py, move |file| {
             file.reading(|client, file| read_into(client, file, &regions, &buffers))
         })?;
-        if count < expected {
-            return Ok(None);
-        }
-        let whole = |bytes: NewBytes<'py>| {
-            let len = bytes.buffer().len;
-            bytes.finish(len)
-        };
-        Ok(Some(found.into_iter().map(whole).collect()))
+        Ok(parts.finish(count))
     }
 
     fn read_at_position(file: &OpenFile, buffer: Buffer) -> Result<u64, Error> {
@@ -146,6 +125,26 @@ impl File {
         let buffer = bytes.buffer();
         let count = self.with(py, move |file| Self::read_at_position(file, buffer))?;
         Ok(bytes.finish(count as usize))
+    }
+
+    /// All bytes from the position to the end that the file has at the moment; fewer if it is truncated meanwhile.
+    fn read_rest<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let rest = self.with(py, |file| {
+            let at = file.seek(0, Whence::Current)?;
+            Ok(file.attributes()?.size.saturating_sub(at))
+        })?;
+        // All memory at first: a file with more bytes than there is memory is refused before anything is read.
+        let bytes = NewBytes::new(py, usize::try_from(rest).unwrap_or(usize::MAX))?;
+        let mut done = 0;
+        loop {
+            let buffer = bytes.rest(done, MOST_BYTES);
+            let count = self.with(py, move |file| Self::read_at_position(file, buffer))? as usize;
+            done += count;
+            if count == 0 || done == bytes.buffer().len {
+                return Ok(bytes.finish(done));
+            }
+            py.check_signals()?;
+        }
     }
 
     /// Bytes at an offset, at most `size`.
@@ -184,10 +183,7 @@ impl File {
                 return Ok(found);
             }
         }
-        let text = format!(
-            "read_ranges(): other programs truncated the file during each of {ATTEMPTS} attempts; read again"
-        );
-        Err(refused(Errno::EAGAIN.0.into(), text))
+        Err(truncated_again())
     }
 
     /// Writes an object's memory, at the position (behind the end, if the file is appended to) or at an offset.
@@ -354,6 +350,14 @@ impl File {
             None => Ok(()),
         }
     }
+}
+
+/// The failure of a read of ranges for which the file never stayed as long as it was when its size was asked for.
+pub(crate) fn truncated_again() -> PyErr {
+    let text = format!(
+        "read_ranges(): other programs truncated the file during each of {ATTEMPTS} attempts; read again"
+    );
+    refused(Errno::EAGAIN.0.into(), text)
 }
 
 /// The part to lock: a range, or the whole file.

@@ -10,8 +10,9 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::buffers::{NewBytes, read_into};
-use crate::error::{failed, refused};
+use crate::buffers::{NewBytes, Parts, read_into};
+use crate::error::{failed_at, refused};
+use crate::file::{ATTEMPTS, truncated_again};
 
 /// A call on many files.
 pub(crate) struct Many<'a, 'py> {
@@ -25,6 +26,9 @@ pub(crate) struct Many<'a, 'py> {
 
 /// The result for one of several files.
 type Each<T> = Result<T, Error>;
+
+/// A range: its first byte, and the one behind its last.
+type Range = (i64, i64);
 
 /// A file that was opened to be read.
 enum Opened {
@@ -102,7 +106,7 @@ impl<'a, 'py> Many<'a, 'py> {
                     Ok(Opened::Small(content)) => Ok(PyBytes::new(self.py, &content)),
                     Ok(Opened::Large(file)) => self.read_large(path, *file)?,
                     Err(error) if error.errno == Errno::ESTALE => self.read_replaced(path)?,
-                    Err(error) => Err(failed(error)),
+                    Err(error) => Err(failed_at(error)),
                 };
                 found.push(match content {
                     Ok(content) => content.into_any(),
@@ -119,9 +123,9 @@ impl<'a, 'py> Many<'a, 'py> {
         path: &[u8],
         file: client::File,
     ) -> PyResult<PyResult<Bound<'py, PyBytes>>> {
-        match self.read_opened(path, file)? {
+        match self.read_opened(file)? {
             Ok(Err(error)) if error.errno == Errno::ESTALE => self.read_replaced(path),
-            read => Ok(read.and_then(|read| read.map_err(failed))),
+            read => Ok(read.and_then(|read| read.map_err(failed_at))),
         }
     }
 
@@ -129,26 +133,23 @@ impl<'a, 'py> Many<'a, 'py> {
     fn read_replaced(&mut self, path: &[u8]) -> PyResult<PyResult<Bound<'py, PyBytes>>> {
         match self.step(|client| client.open_held(path, true))? {
             Ok(held) => {
-                let read = self.read_opened(path, held)?;
-                Ok(read.and_then(|read| read.map_err(failed)))
+                let read = self.read_opened(held)?;
+                Ok(read.and_then(|read| read.map_err(failed_at)))
             }
-            Err(error) => Ok(Err(failed(error))),
+            Err(error) => Ok(Err(failed_at(error))),
         }
     }
 
     /// The inner results are an exception of this process and an error of a server.
     fn read_opened(
         &mut self,
-        path: &[u8],
         mut file: client::File,
     ) -> PyResult<PyResult<Each<Bound<'py, PyBytes>>>> {
         let size = file.node.attributes.size;
         // Every element of the result is the content or an `OSError`, so that programs can tell them apart.
         let Ok(bytes) = NewBytes::new(self.py, usize::try_from(size).unwrap_or(usize::MAX)) else {
-            let path = String::from_utf8_lossy(path).escape_debug().to_string();
-            let text = format!(
-                "read {path}: there is no memory for its {size} bytes; read parts of it, with open()"
-            );
+            let text =
+                format!("there is no memory for its {size} bytes; read parts of it, with open()");
             return Ok(Err(refused(Errno::ENOMEM.0.into(), text)));
         };
         let buffer = bytes.buffer();
@@ -161,6 +162,68 @@ impl<'a, 'py> Many<'a, 'py> {
             read_into(client, &mut file, &[region], &[buffer])
         })?;
         Ok(Ok(read.map(|count| bytes.finish(count as usize))))
+    }
+
+    /// Ranges of each file, or its exception. Negative numbers count from the end of the file.
+    pub(crate) fn read_ranges(
+        mut self,
+        files: &[(PyBackedBytes, Vec<Range>)],
+    ) -> PyResult<Vec<Bound<'py, PyAny>>> {
+        let mut found = Vec::with_capacity(files.len());
+        for files in files.chunks(LOOKUPS) {
+            let places = files.iter().map(|(path, _)| Place::from(&**path)).collect();
+            let opened = self.steps(files.len(), |client| client.open_many(places))?;
+            for (opened, (path, ranges)) in opened.into_iter().zip(files) {
+                let parts = match self.read_parts(opened, path, ranges)? {
+                    Ok(parts) => parts.into_pyobject(self.py)?.into_any(),
+                    Err(error) => error.into_value(self.py).into_bound(self.py).into_any(),
+                };
+                found.push(parts);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads ranges of a file that was opened, or of the one that has its name now, if it is gone or was truncated.
+    fn read_parts(
+        &mut self,
+        mut opened: Each<client::File>,
+        path: &[u8],
+        ranges: &[Range],
+    ) -> PyResult<PyResult<Vec<Bound<'py, PyBytes>>>> {
+        for _ in 0..ATTEMPTS {
+            let read = match opened {
+                Ok(file) => self.try_parts(file, ranges)?,
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(Some(parts)) => return Ok(Ok(parts)),
+                Err(error) if error.errno != Errno::ESTALE => return Ok(Err(failed_at(error))),
+                Ok(None) | Err(_) => opened = self.step(|client| client.open_held(path, true))?,
+            }
+        }
+        Ok(Err(truncated_again()))
+    }
+
+    /// `None` if the file was truncated meanwhile.
+    fn try_parts(
+        &mut self,
+        mut file: client::File,
+        ranges: &[Range],
+    ) -> PyResult<Each<Option<Vec<Bound<'py, PyBytes>>>>> {
+        let size = file.node.attributes.size;
+        let at = |number: i64| match number {
+            0.. => number.unsigned_abs(),
+            _ => size.saturating_sub(number.unsigned_abs()),
+        };
+        let ranges = ranges.iter().map(|&(start, end)| (at(start), at(end)));
+        let parts = Parts::new(self.py, ranges, size)?;
+        let (regions, buffers) = parts.lists();
+        let read = self.step(move |client| {
+            client.check_readable(&file)?;
+            read_into(client, &mut file, &regions, &buffers)
+        })?;
+        Ok(read.map(|count| parts.finish(count)))
     }
 
     /// Makes files, or overwrites those that exist; returns the exception of each, or `None`.
@@ -178,19 +241,29 @@ impl<'a, 'py> Many<'a, 'py> {
                 .collect();
             let made = self.steps(files.len(), |client| client.create_many(&new))?;
             for (made, (path, content)) in made.into_iter().zip(files) {
+                let existed = matches!(&made, Err(error) if error.errno == Errno::EEXIST);
                 let written = match made {
                     Ok(_) if content.len() <= MAX_STUFFED_BYTES => Ok(()),
                     Ok(mut file) => {
                         self.step(move |client| client.write_at(&mut file, 0, content))?
                     }
-                    Err(error) if error.errno == Errno::EEXIST => self.step(|client| {
+                    Err(_) if existed => self.step(|client| {
                         let mut file = client.open(Place::from(&**path))?;
                         client.truncate(&mut file, 0)?;
                         client.write_at(&mut file, 0, content)
                     })?,
                     Err(error) => Err(error),
                 };
-                results.push(written.err().map(failed));
+                let written = match written {
+                    Err(error)
+                        if error.errno == Errno::ESTALE
+                            || existed && error.errno == Errno::ENOENT =>
+                    {
+                        self.step(|client| write_held(client, path, content, mode))?
+                    }
+                    written => written,
+                };
+                results.push(written.err().map(failed_at));
             }
         }
         Ok(results)
@@ -210,6 +283,26 @@ fn new_file(path: &[u8], content: &[u8], mode: u16) -> (Place, CreateOptions) {
         ..CreateOptions::default()
     };
     (Place::from(path), options)
+}
+
+/// Gives the file that has this name now, or a new one, this content. It stays while it is written, although another one may replace it.
+fn write_held(
+    client: &mut client::Client,
+    path: &[u8],
+    content: &[u8],
+    mode: u16,
+) -> Result<(), Error> {
+    let options = CreateOptions {
+        mode,
+        ..CreateOptions::default()
+    };
+    let mut file = match client.create_held(path, &options) {
+        // The name is that of a directory, or of a link to the file.
+        Err(error) if error.errno == Errno::EEXIST => client.open_held(path, true)?,
+        made => made?,
+    };
+    client.truncate(&mut file, 0)?;
+    client.write_at(&mut file, 0, content)
 }
 
 /// Opens files, and reads those whose content comes with the opening.

@@ -1,6 +1,7 @@
 """Plain functions, clients and files."""
 
 import array
+import ctypes
 import errno
 import io
 import itertools
@@ -194,7 +195,7 @@ def test_raw_files(client, place):
         numbers = array.array("d", [0.0] * 4)
         assert file.pwrite(array.array("d", [1.0, 2.0, 3.0]), 0) == 24 and file.preadinto(numbers, 0) == 32
         assert numbers[:3] == array.array("d", [1.0, 2.0, 3.0])
-        with pytest.raises(BufferError):
+        with pytest.raises(TypeError):
             file.preadinto(b"constant", 0)
     for call in [file.read, file.tell, file.fsync, lambda: file.pread(1, 0)]:
         with pytest.raises(ValueError):
@@ -293,6 +294,77 @@ def test_times_of_numpy_are_written_as_bytes(client, place):
     assert client.read(place + "/times") == times.tobytes()
 
 
+def test_unbuffered_files_use_memory_of_any_type(client, place):
+    class Pair(ctypes.Structure):
+        _fields_ = [("number", ctypes.c_int32), ("letter", ctypes.c_char)]
+
+    pairs = (Pair * 3)((1, b"a"), (2, b"b"), (3, b"c"))
+    given = [
+        (memoryview(bytes(range(24))).cast("B", [4, 6]), bytearray(24)),
+        (memoryview(bytearray(range(24))).cast("d"), memoryview(bytearray(24)).cast("I", [2, 3])),
+        (array.array("u", "letters"), array.array("u", "another")),
+        (pairs, (Pair * 3)()),
+        ((ctypes.c_int64 * 4)(1, 2, 3, 4), (ctypes.c_int64 * 4)()),
+        (array.array("d"), array.array("d")),
+    ]
+    with client.open(place + "/memory", "w+b", 0) as file:
+        for source, target in given:
+            data = bytes(source)
+            file.truncate(0)
+            assert file.pwrite(source, 0) == len(data)
+            assert file.preadinto(target, 0) == len(data) and bytes(target) == data
+            file.seek(0)
+            assert file.write(source) == len(data)
+            file.seek(0)
+            assert file.readinto(target) == len(data) and bytes(target) == data
+        for constant in [b"constant", memoryview(bytes(24)).cast("d")]:
+            for read in [file.readinto, lambda into: file.preadinto(into, 0)]:
+                with pytest.raises(TypeError, match="read-write bytes-like object"):
+                    read(constant)
+        for strided in [memoryview(bytearray(24))[::2], memoryview(bytearray(24)).cast("d")[::-1]]:
+            for call in [file.write, file.readinto]:
+                with pytest.raises(BufferError, match="not contiguous"):
+                    call(strided)
+        for wrong in ["text", 3, None, [1]]:
+            for call in [file.write, file.readinto]:
+                with pytest.raises(TypeError):
+                    call(wrong)
+        # The memory is released.
+        resized = bytearray(24)
+        file.preadinto(resized, 0)
+        file.pwrite(resized, 0)
+        resized.append(0)
+        released = memoryview(resized)
+        released.release()
+        with pytest.raises(ValueError):
+            file.write(released)
+
+
+def test_unbuffered_files_use_arrays_of_numpy(client, place):
+    numpy = pytest.importorskip("numpy")
+    given = [
+        numpy.array(["2020-01-01", "2021-02-03"], "M8[s]"),
+        numpy.array([(1, 2.5, b"x"), (3, 4.5, b"y")], "i2,f8,S3"),
+        numpy.arange(12, dtype=">i4").reshape(3, 4),
+        numpy.array(5.0),
+        numpy.zeros(0, "f8"),
+    ]
+    with client.open(place + "/memory", "w+b", 0) as file:
+        for source in given:
+            target = numpy.zeros_like(source)
+            assert file.pwrite(source, 0) == file.preadinto(target, 0) == source.nbytes
+            assert target.tobytes() == source.tobytes()
+            file.truncate(0)
+        for strided in [numpy.zeros((4, 4))[:, 1], numpy.zeros((4, 4), order="F"), numpy.zeros(9, "M8[s]")[::2]]:
+            for call in [file.write, file.readinto]:
+                with pytest.raises(BufferError, match="not contiguous"):
+                    call(strided)
+        constant = numpy.zeros(3)
+        constant.flags.writeable = False
+        with pytest.raises(TypeError, match="read-write bytes-like object"):
+            file.readinto(constant)
+
+
 def test_many_files_at_once(client, place):
     files = {f"{place}/{number}": b"%d" % number * (number % 50) for number in range(300)}
     files[place + "/large"] = os.urandom(3_000_000)
@@ -320,6 +392,20 @@ def test_a_file_for_which_there_is_no_memory_is_an_error(client, place):
         assert isinstance(client.read_many([path])[0], OSError)
 
 
+def test_an_open_file_for_which_there_is_no_memory_is_a_memory_error(client, place):
+    path = place + "/sparse"
+    for size in [1 << 62, (1 << 63) - 1]:
+        with client.open(path, "w+b", 0) as file:
+            file.truncate(size)
+            with pytest.raises(MemoryError, match=f"no memory for {size} bytes"):
+                file.read()
+            file.seek(-3, os.SEEK_END)
+            assert file.read() == bytes(3) and file.read() == b""
+        for mode in ["rb", "r+b", "r"]:
+            with client.open(path, mode) as file, pytest.raises(MemoryError):
+                file.read()
+
+
 def test_a_file_that_is_replaced_is_read_as_it_was_or_is(dev, place):
     size, path = 3_000_000, place + "/replaced"
     writer, reader = dev.client(), dev.client()
@@ -343,6 +429,34 @@ def test_a_file_that_is_replaced_is_read_as_it_was_or_is(dev, place):
     finally:
         ends.set()
         replacing.join()
+
+
+def test_a_file_that_is_replaced_while_it_is_written_has_the_content_of_one(dev, place):
+    size, path = 300_000, place + "/replaced"
+    writer, replacer = dev.client(), dev.client()
+    ends = threading.Event()
+
+    def replace():
+        for number in itertools.count():
+            name = f"{path}{number % 8}"
+            # Also a name that nothing has meanwhile.
+            if number % 3 and replacer.exists(name):
+                replacer.unlink(name)
+            replacer.write(place + "/new", b"n" * size)
+            replacer.rename(place + "/new", name)
+            if ends.is_set():
+                return
+
+    replacing = threading.Thread(target=replace)
+    replacing.start()
+    try:
+        # The files of one call are made together, and the last one is written when it has been replaced.
+        for _ in range(60):
+            assert writer.write_many({f"{path}{number}": b"w" * size for number in range(8)}) == [None] * 8
+    finally:
+        ends.set()
+        replacing.join()
+    assert all(content[:1] * size == content for content in writer.read_many([f"{path}{number}" for number in range(8)]))
 
 
 def test_ranges_of_a_file_that_is_truncated_have_no_bytes_behind_its_end(dev, place):
@@ -425,6 +539,7 @@ def test_a_call_on_many_files_of_a_stopped_server_has_one_time_out(server):
             lambda: client.read_many(list(files)),
             lambda: client.write_many(files),
             lambda: fs.cat(list(files), on_error="return").values(),
+            lambda: fs.cat_ranges(list(files), 10, -10),
         ]
         for call in calls:
             call()

@@ -51,6 +51,10 @@ pub fn open(path: &Path, used: Use) -> Result<File, Refused> {
         .open(path)
         .map_err(Refused::Unreadable)?;
     let metadata = file.metadata().map_err(Refused::Unreadable)?;
+    if metadata.is_dir() {
+        let error = io::Error::from_raw_os_error(libc::EISDIR);
+        return Err(Refused::Unreadable(error));
+    }
     check(&path.display().to_string(), &metadata, used).map_err(Refused::Distrusted)?;
     Ok(file)
 }
@@ -151,7 +155,7 @@ mod tests {
                 }
             }
         }
-        assert!(said(open(&folder, Use::Key)).contains("regular file"));
+        assert!(said(open(&folder, Use::Key)).contains("Is a directory"));
         assert!(said(open(&folder.join("none"), Use::Key)).contains("cannot be read"));
         if process::user() == 0 {
             set_mode(&file, 0o600);

@@ -96,6 +96,7 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(Configuration, usize), Co
         file: file.to_owned(),
         line: error.span().map_or(0, |span| source.line(&span)),
         message: error.message().to_owned(),
+        errno: None,
     })?;
     let servers = servers(&source, &raw.server)?;
     let io_servers = servers.iter().filter(|server| server.io).count();

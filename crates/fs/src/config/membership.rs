@@ -133,14 +133,14 @@ impl Configuration {
     fn membership(&self, entry: &NodesEntry) -> Result<Membership, ConfigError> {
         let node_file = &entry.node_file;
         let member = Member::of_file(node_file).map_err(|refused| {
-            let message = match refused {
+            let message = match &refused {
                 Refused::Unreadable(error) => format!(
                     "this node's certificate and key cannot be read: {error}; `causeway fs node add` writes the file where the cluster's \
                      authority is, and it must be copied here"
                 ),
                 Refused::Distrusted(what) => format!("it is not used: {what}"),
             };
-            wrong(node_file, message)
+            ConfigError::refused(node_file, 0, &refused, message)
         })?;
         let revoked = read_revoked(&entry.revoked_file)?;
         let authorities = entry.authorities.clone();
@@ -163,6 +163,7 @@ fn wrong(path: &Path, message: String) -> ConfigError {
         file: path.display().to_string(),
         line: 0,
         message,
+        errno: None,
     }
 }
 
@@ -176,13 +177,13 @@ fn refused_by_others(node_file: &Path, rejected: &Rejected) -> ConfigError {
 /// Reads a list of revoked certificates. A missing list is an error: without it, a node would accept all revoked certificates.
 pub fn read_revoked(path: &Path) -> Result<Revoked, ConfigError> {
     member::read_revoked(path).map_err(|refused| {
-        let message = match refused {
+        let message = match &refused {
             Refused::Unreadable(error) => format!(
                 "the list of revoked nodes cannot be read: {error}; copy it from where the cluster's authority is"
             ),
             Refused::Distrusted(what) => format!("it is not used: {what}"),
         };
-        wrong(path, message)
+        ConfigError::refused(path, 0, &refused, message)
     })
 }
 

@@ -29,7 +29,7 @@ use std::time::Duration;
 use causeway_bmi::agent::Agent;
 use causeway_sys::secret::Secret;
 use causeway_sys::trusted_file::{self, Refused, Use};
-use causeway_wire::fs::DistributionHint;
+use causeway_wire::fs::{DistributionHint, Errno};
 
 use changed::Stamp;
 
@@ -56,10 +56,9 @@ pub fn usual_file() -> Result<Option<PathBuf>, ConfigError> {
     };
     // Not only the file's own directory is checked: a user who may rename it can put another one in its place.
     for place in [Path::new(PLACES[0]), &file] {
-        trusted_file::check_place(place).map_err(|refused| ConfigError {
-            file: file.display().to_string(),
-            line: 0,
-            message: format!("it is not used: {refused}"),
+        trusted_file::check_place(place).map_err(|refused| {
+            let message = format!("it is not used: {refused}");
+            ConfigError::refused(&file, 0, &refused, message)
         })?;
     }
     Ok(Some(file))
@@ -82,11 +81,7 @@ impl Configuration {
         let (configuration, key_line) = file::parse(text, &path.display().to_string())?;
         let is_spoken_for = configuration.agent().is_some();
         if let Some(key_file) = configuration.key_file.as_ref().filter(|_| !is_spoken_for) {
-            key::read(key_file).map_err(|message| ConfigError {
-                file: path.display().to_string(),
-                line: key_line,
-                message,
-            })?;
+            key::read(key_file, path, key_line)?;
         }
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if !is_spoken_for {
@@ -103,22 +98,19 @@ impl Configuration {
 
     /// The text of a file; an error if other users may change it.
     pub fn read(path: &Path) -> Result<String, ConfigError> {
-        let file = path.display().to_string();
-        let wrong = |message| ConfigError {
-            file: file.clone(),
-            line: 0,
-            message,
-        };
         let text = trusted_file::open(path, Use::Configuration).and_then(|mut found| {
             let mut text = String::new();
             let read = found.read_to_string(&mut text);
             read.map(|_| text).map_err(Refused::Unreadable)
         });
-        text.map_err(|refused| match refused {
-            Refused::Unreadable(error) => wrong(format!(
-                "cannot be read: {error}; `causeway fs init` writes a configuration file"
-            )),
-            Refused::Distrusted(what) => wrong(format!("it is not used: {what}")),
+        text.map_err(|refused| {
+            let message = match &refused {
+                Refused::Unreadable(error) => format!(
+                    "cannot be read: {error}; `causeway fs init` writes a configuration file"
+                ),
+                Refused::Distrusted(what) => format!("it is not used: {what}"),
+            };
+            ConfigError::refused(path, 0, &refused, message)
         })
     }
 
@@ -142,6 +134,7 @@ impl Configuration {
                  `causeway fs dev`, or name the configuration file of one",
                 PLACES[1]
             ),
+            errno: Some(Errno::ENOENT),
         })
     }
 
@@ -159,13 +152,7 @@ impl Configuration {
     pub fn key(&self) -> Result<Option<Secret>, ConfigError> {
         self.key_file
             .as_deref()
-            .map(|path| {
-                key::read(path).map_err(|message| ConfigError {
-                    file: path.display().to_string(),
-                    line: 0,
-                    message,
-                })
-            })
+            .map(|path| key::read(path, path, 0))
             .transpose()
     }
 
@@ -183,13 +170,7 @@ impl Configuration {
 
     /// The key that only servers hold, if the configuration names its file.
     pub fn server_key(&self) -> Result<Option<Secret>, ConfigError> {
-        let read = |path: &PathBuf| {
-            key::read(path).map_err(|message| ConfigError {
-                file: path.display().to_string(),
-                line: 0,
-                message,
-            })
-        };
+        let read = |path: &PathBuf| key::read(path, path, 0);
         self.access.server_key_file.as_ref().map(read).transpose()
     }
 

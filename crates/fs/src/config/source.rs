@@ -24,6 +24,7 @@ impl Source<'_> {
             file: self.file.to_owned(),
             line: self.line(span),
             message: message.into(),
+            errno: None,
         }
     }
 }

@@ -1,9 +1,10 @@
 //! The content of a configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use causeway_wire::fs::DistributionHint;
+use causeway_sys::trusted_file::Refused;
+use causeway_wire::fs::{DistributionHint, Errno};
 
 use super::nodes::NodesEntry;
 
@@ -148,4 +149,25 @@ pub struct ConfigError {
     pub line: usize,
     /// What is wrong, and what is allowed.
     pub message: String,
+    /// Why a file cannot be read or is not used, as the system would say it; `None` if a file says something wrong.
+    pub errno: Option<Errno>,
+}
+
+impl ConfigError {
+    /// The file was refused, or another one that it names in this line.
+    pub(super) fn refused(path: &Path, line: usize, refused: &Refused, message: String) -> Self {
+        let errno = match refused {
+            Refused::Unreadable(error) => error
+                .raw_os_error()
+                .and_then(|number| u16::try_from(number).ok())
+                .map(Errno),
+            Refused::Distrusted(_) => Some(Errno::EACCES),
+        };
+        Self {
+            file: path.display().to_string(),
+            line,
+            message,
+            errno,
+        }
+    }
 }

@@ -7,17 +7,20 @@ import io
 import os
 import stat as _stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 from . import _causeway
 
 Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+T = TypeVar("T")
 
 # Bytes that a buffered file asks for at a time.
 BUFFER = 1 << 20
 # A file of fewer bytes lies beside its metadata.
 SMALL = 16 << 10
 LONGEST_PATH = 4096
+# The largest size of a file.
+_LARGEST = (1 << 63) - 1
 # What says that nothing has this name.
 _NONE_SUCH = (errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
@@ -39,6 +42,28 @@ def to_bytes(path: Path) -> bytes:
 def to_str(name: bytes) -> str:
     """A name as Python shows it; ``to_bytes`` gives the same bytes back."""
     return name.decode("utf-8", "surrogateescape")
+
+
+class _Naming:
+    """Exceptions of the block name these paths, as the caller wrote them, in ``filename`` and ``filename2``."""
+
+    __slots__ = ("_paths",)
+
+    def __init__(self, *paths: Path) -> None:
+        self._paths = paths
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, OSError):
+            _name(error, *self._paths)
+
+
+def _name(error: OSError, path: Path, second: Path | None = None) -> None:
+    error.filename = os.fspath(path)
+    if second is not None:
+        error.filename2 = os.fspath(second)
 
 
 class Stat(NamedTuple):
@@ -129,22 +154,22 @@ class RawFile(io.RawIOBase):
             if len(parts[0]) < SMALL:
                 return parts[0]
         # As long as it grows.
-        while (rest := self.stat().st_size - self.tell()) > 0:
-            part = self.read(rest)
-            if not part:
-                break
-            parts.append(part)
+        try:
+            while part := self._file.read_rest():
+                parts.append(part)
+        except OSError as error:
+            raise _unsupported(error) from None
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def readinto(self, buffer: Any) -> int:
         try:
-            return self._file.readinto(_octets(buffer))
+            return self._file.readinto(buffer)
         except OSError as error:
             raise _unsupported(error) from None
 
     def write(self, data: Any) -> int:
         try:
-            return self._file.write(_octets(data))
+            return self._file.write(data)
         except OSError as error:
             raise _unsupported(error) from None
 
@@ -154,11 +179,11 @@ class RawFile(io.RawIOBase):
 
     def preadinto(self, buffer: Any, offset: int) -> int:
         """Reads into memory such as an array's."""
-        return self._file.readinto(_octets(buffer), offset)
+        return self._file.readinto(buffer, offset)
 
     def pwrite(self, data: Any, offset: int) -> int:
         """Writes at an offset."""
-        return self._file.write(_octets(data), offset)
+        return self._file.write(data, offset)
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> list[bytes]:
         """Ranges, each from a first byte to one behind the last, cut at the end of the file, with one request to each server for all of them."""
@@ -222,13 +247,6 @@ class RawFile(io.RawIOBase):
                 super().close()
             finally:
                 self._file.close()
-
-
-def _octets(memory: Any) -> memoryview:
-    """An object's memory as bytes."""
-    view = memoryview(memory)
-    # Empty memory cannot be cast.
-    return view.cast("B") if view.nbytes else memoryview(bytearray())
 
 
 def _unsupported(error: OSError) -> OSError:
@@ -299,17 +317,18 @@ class Client:
         if len(letters) != len(mode) or letters - set("rwxab+t") or len(letters & set("rwxa")) != 1:
             raise ValueError(f"invalid mode: {mode!r}")
         updates = "+" in mode
-        file = self._client.open(
-            to_bytes(path),
-            read="r" in mode or updates,
-            write="r" not in mode or updates,
-            create="r" not in mode,
-            exclusive="x" in mode,
-            truncate="w" in mode,
-            append="a" in mode,
-            sync=sync,
-            mode=permissions,
-        )
+        with _Naming(path):
+            file = self._client.open(
+                to_bytes(path),
+                read="r" in mode or updates,
+                write="r" not in mode or updates,
+                create="r" not in mode,
+                exclusive="x" in mode,
+                truncate="w" in mode,
+                append="a" in mode,
+                sync=sync,
+                mode=permissions,
+            )
         raw = RawFile(file, path, mode)
         if "a" in mode:
             raw.seek(0, 2)
@@ -330,16 +349,23 @@ class Client:
 
     def read_many(self, paths: Sequence[Path]) -> list[bytes | OSError]:
         """The content of many files, or the exception of each; many requests are under way at the same time."""
-        return self._client.read_many([to_bytes(path) for path in paths])
+        paths = list(paths)
+        return _named(paths, self._client.read_many(_all_bytes(paths)))
+
+    def read_ranges_many(self, files: Mapping[Any, Iterable[tuple[int, int]]]) -> list[list[bytes] | OSError]:
+        """Ranges of many files, as ``RawFile.read_ranges`` has them, or the exception of each file. Negative numbers count from the end of the file."""
+        ranges = [[(_within(first), _within(last)) for first, last in each] for each in files.values()]
+        return _named(files, self._client.read_ranges_many(list(zip(_all_bytes(files), ranges))))
 
     def write_many(self, files: Mapping[Any, Any]) -> list[OSError | None]:
         """Gives files their contents, by path; returns the exception of each, or ``None``."""
         # A join takes any memory, also of types that a memoryview has no letter for, such as numpy's times.
-        pairs = [(to_bytes(path), b"".join((data,))) for path, data in files.items()]
-        return self._client.write_many(pairs, 0o644)
+        contents = [b"".join((data,)) for data in files.values()]
+        return _named(files, self._client.write_many(list(zip(_all_bytes(files), contents)), 0o644))
 
     def stat(self, path: Path, *, follow_symlinks: bool = True) -> Stat:
-        return Stat._make(self._client.stat(to_bytes(path), follow_symlinks))
+        with _Naming(path):
+            return Stat._make(self._client.stat(to_bytes(path), follow_symlinks))
 
     def exists(self, path: Path, *, follow_symlinks: bool = True) -> bool:
         try:
@@ -352,22 +378,26 @@ class Client:
 
     def scandir(self, path: Path = "/") -> Iterator[tuple[str, Stat]]:
         """Names of a directory with their attributes."""
-        for name, attributes in self._client.list(to_bytes(path)):
-            yield to_str(name), Stat._make(attributes)
+        with _Naming(path):
+            listed = self._client.list(to_bytes(path))
+        return ((to_str(name), Stat._make(attributes)) for name, attributes in listed)
 
     def listdir(self, path: Path = "/") -> list[str]:
         return [name for name, _ in self.scandir(path)]
 
     def mkdir(self, path: Path, mode: int = 0o755) -> None:
-        self._client.mkdir(to_bytes(path), mode)
+        with _Naming(path):
+            self._client.mkdir(to_bytes(path), mode)
 
     def makedirs(self, path: Path, mode: int = 0o755, exist_ok: bool = False) -> None:
         """Makes a directory, and those above it that do not exist."""
-        # The directories to make, each above the one before it.
-        wanted = [to_bytes(path).rstrip(b"/") or b"/"]
+        shown: Any = bytes if isinstance(os.fspath(path), bytes) else to_str
+        with _Naming(path):
+            # The directories to make, each above the one before it.
+            wanted = [to_bytes(path).rstrip(b"/") or b"/"]
         while wanted:
             try:
-                self._client.mkdir(wanted[-1], mode)
+                self.mkdir(shown(wanted[-1]), mode)
             except FileExistsError:
                 # One above may have been made by another program meanwhile.
                 is_expected = exist_ok or len(wanted) > 1
@@ -382,59 +412,75 @@ class Client:
             wanted.pop()
 
     def rmdir(self, path: Path) -> None:
-        self._client.rmdir(to_bytes(path))
+        with _Naming(path):
+            self._client.rmdir(to_bytes(path))
 
     def remove(self, path: Path) -> None:
-        self._client.unlink(to_bytes(path))
+        with _Naming(path):
+            self._client.unlink(to_bytes(path))
 
     unlink = remove
 
     def rename(self, source: Path, target: Path, *, replace: bool = True) -> None:
         """Renames at once, replacing an object of the new name unless ``replace`` is false."""
-        self._client.rename(to_bytes(source), to_bytes(target), replace)
+        with _Naming(source, target):
+            self._client.rename(to_bytes(source), to_bytes(target), replace)
 
     def link(self, existing: Path, path: Path) -> None:
-        self._client.link(to_bytes(existing), to_bytes(path))
+        with _Naming(existing, path):
+            self._client.link(to_bytes(existing), to_bytes(path))
 
     def mknod(self, path: Path, mode: int = 0o600 | _stat.S_IFIFO, device: int = 0) -> None:
         """Makes a pipe, a socket or a device, which the programs of a mount can use."""
-        self._client.mknod(to_bytes(path), mode, device)
+        with _Naming(path):
+            self._client.mknod(to_bytes(path), mode, device)
 
     def device(self, path: Path) -> int:
         """The number of a device, as ``os.stat`` has it in ``st_rdev``; 0 for other objects."""
-        return self._client.device(to_bytes(path))
+        with _Naming(path):
+            return self._client.device(to_bytes(path))
 
     def symlink(self, target: Path, path: Path) -> None:
-        self._client.symlink(to_bytes(target), to_bytes(path))
+        with _Naming(target, path):
+            self._client.symlink(to_bytes(target), to_bytes(path))
 
     def readlink(self, path: Path) -> str:
-        return to_str(self._client.readlink(to_bytes(path)))
+        with _Naming(path):
+            return to_str(self._client.readlink(to_bytes(path)))
 
     def chmod(self, path: Path, mode: int) -> None:
-        self._client.set_attributes(to_bytes(path), mode=mode)
+        with _Naming(path):
+            self._client.set_attributes(to_bytes(path), mode=mode)
 
     def chown(self, path: Path, uid: int | None = None, gid: int | None = None, *, follow_symlinks: bool = True) -> None:
-        self._client.set_attributes(to_bytes(path), uid=uid, gid=gid, follow=follow_symlinks)
+        with _Naming(path):
+            self._client.set_attributes(to_bytes(path), uid=uid, gid=gid, follow=follow_symlinks)
 
     def utime(self, path: Path, ns: tuple[int, int] | None = None, *, follow_symlinks: bool = True) -> None:
         """Sets the times of the last access and of the last change of content; both to now if none are given."""
-        self._client.set_attributes(to_bytes(path), times=ns, now=ns is None, follow=follow_symlinks)
+        with _Naming(path):
+            self._client.set_attributes(to_bytes(path), times=ns, now=ns is None, follow=follow_symlinks)
 
     def setxattr(self, path: Path, name: Path, value: bytes, flags: int = 0) -> None:
         """Gives a file or directory an extended attribute, as ``os.setxattr`` does."""
-        self._client.setxattr(to_bytes(path), to_bytes(name), bytes(value), flags)
+        with _Naming(path):
+            self._client.setxattr(to_bytes(path), to_bytes(name), bytes(value), flags)
 
     def getxattr(self, path: Path, name: Path) -> bytes:
-        return self._client.getxattr(to_bytes(path), to_bytes(name))
+        with _Naming(path):
+            return self._client.getxattr(to_bytes(path), to_bytes(name))
 
     def listxattr(self, path: Path) -> list[str]:
-        return [to_str(name) for name in self._client.listxattr(to_bytes(path))]
+        with _Naming(path):
+            return [to_str(name) for name in self._client.listxattr(to_bytes(path))]
 
     def removexattr(self, path: Path, name: Path) -> None:
-        self._client.removexattr(to_bytes(path), to_bytes(name))
+        with _Naming(path):
+            self._client.removexattr(to_bytes(path), to_bytes(name))
 
     def truncate(self, path: Path, size: int) -> None:
-        self._client.truncate(to_bytes(path), size)
+        with _Naming(path):
+            self._client.truncate(to_bytes(path), size)
 
     def statfs(self) -> tuple[int, int, int]:
         """Bytes in all, bytes that are free, files and directories."""
@@ -443,6 +489,27 @@ class Client:
     def sync(self) -> None:
         """Makes changes of names durable; they are already, unless the file system is `relaxed`."""
         self._client.sync()
+
+
+def _within(offset: int) -> int:
+    # No file has a byte behind this one, or that many before its end.
+    return max(-_LARGEST, min(offset, _LARGEST))
+
+
+def _all_bytes(paths: Iterable[Path]) -> list[bytes]:
+    found = []
+    for path in paths:
+        with _Naming(path):
+            found.append(to_bytes(path))
+    return found
+
+
+def _named(paths: Iterable[Path], results: list[T]) -> list[T]:
+    """The results of a call on many files, where each exception names its file."""
+    for path, result in zip(paths, results):
+        if isinstance(result, OSError):
+            _name(result, path)
+    return results
 
 
 def _connect(config: str | None, options: dict[str, Any]) -> Client:

@@ -382,8 +382,10 @@ class CausewayFileSystem(AbstractFileSystem):
         path = self._strip_protocol(path)
         if start is None and end is None:
             return self.client.read(path)
-        with self.client.open_raw(path) as file:
-            return file.read_ranges([_range(file, start, end)])[0]
+        found = self.client.read_ranges_many({path: [_range(start, end)]})[0]
+        if isinstance(found, OSError):
+            raise found
+        return found[0]
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **options: Any) -> Any:
         paths = self.expand_path(path, recursive=recursive) if self._is_pattern(path, recursive) else path
@@ -411,7 +413,7 @@ class CausewayFileSystem(AbstractFileSystem):
     def cat_ranges(
         self, paths: Sequence[str], starts: Any, ends: Any, max_gap: int | None = None, on_error: str = "return", **options: Any
     ) -> list[Any]:
-        """The ranges of each file with one request to each server."""
+        """The ranges of each file with one request to each server, and one time-out for all."""
         if not isinstance(paths, (list, tuple)):
             raise TypeError("paths is no list")
         starts = starts if isinstance(starts, (list, tuple)) else [starts] * len(paths)
@@ -422,15 +424,11 @@ class CausewayFileSystem(AbstractFileSystem):
         for index, path in enumerate(paths):
             by_path.setdefault(self._strip_protocol(path), []).append(index)
         results: list[Any] = [None] * len(paths)
-        for path, indices in by_path.items():
-            try:
-                with self.client.open_raw(path) as file:
-                    ranges = [_range(file, starts[index], ends[index]) for index in indices]
-                    parts: list[bytes | OSError] = [*file.read_ranges(ranges)]
-            except OSError as error:
-                if on_error == "raise":
-                    raise
-                parts = [error] * len(indices)
+        ranges = {path: [_range(starts[index], ends[index]) for index in indices] for path, indices in by_path.items()}
+        for indices, found in zip(by_path.values(), self.client.read_ranges_many(ranges)):
+            if on_error == "raise" and isinstance(found, OSError):
+                raise found
+            parts = [found] * len(indices) if isinstance(found, OSError) else found
             for index, part in zip(indices, parts):
                 results[index] = part
         return results
@@ -502,12 +500,5 @@ def _is_mounted(local: os.stat_result, at: Stat | None) -> bool:
     return at is not None and (local.st_ino, local.st_size, local.st_mtime_ns) == (at.st_ino, at.st_size, at.st_mtime_ns)
 
 
-def _range(file: RawFile, start: int | None, end: int | None) -> tuple[int, int]:
-    """From a first byte to one behind the last, where negative numbers count from the end."""
-    first = 0 if start is None else start
-    last = (1 << 63) - 1 if end is None else end
-    if first < 0 or last < 0:
-        size = file.stat().st_size
-        first = max(first + size, 0) if first < 0 else first
-        last = max(last + size, 0) if last < 0 else last
-    return first, last
+def _range(start: int | None, end: int | None) -> tuple[int, int]:
+    return 0 if start is None else start, (1 << 63) - 1 if end is None else end
