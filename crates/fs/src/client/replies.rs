@@ -179,10 +179,15 @@ impl Rpc {
         }
     }
 
+    /// The time-out in seconds, for texts: of a call that had to wait for its client, a part is gone already.
+    fn seconds_waited(&self) -> f64 {
+        (self.timeout.as_secs_f64() * 1000.0).round() / 1000.0
+    }
+
     /// Ends a change that may have been carried out: this process was stopped for so long that servers may have forgotten their
     /// replies, and would carry it out once more.
     pub(super) fn give_up_change(&self, pending: &mut PendingCall) {
-        let waited = self.timeout.as_secs_f64();
+        let waited = self.seconds_waited();
         let message = format!(
             "this process was stopped for longer than the time-out of {waited} s, and it is not known whether the change was made"
         );
@@ -192,7 +197,7 @@ impl Rpc {
 
     /// Ends the calls in progress because the time-out has passed, each with the reason.
     pub(super) fn give_up(&mut self, pending_calls: &mut [PendingCall]) {
-        let waited = self.timeout.as_secs_f64();
+        let waited = self.seconds_waited();
         let mut silent = Vec::new();
         for pending in pending_calls.iter_mut() {
             if let State::Sent(attempt) = &pending.state {
