@@ -1,6 +1,7 @@
 //! Open files: opening, reading, writing, by one buffer or by lists.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::time::Instant;
 
 use causeway_fs::Error;
 use causeway_fs::client::{Allocation, Client, File};
@@ -240,7 +241,7 @@ pub unsafe extern "C" fn cwfs_pread(
         // SAFETY: the header requires a buffer of `size` bytes.
         let list = unsafe { one_region(buffer, size, offset) }?;
         // SAFETY: as above.
-        Ok(count(unsafe { read_list(&file, &list) }?))
+        Ok(count(unsafe { read_list(&file, &list, None) }?))
     })
 }
 
@@ -261,7 +262,7 @@ pub unsafe extern "C" fn cwfs_pwrite(
         // SAFETY: the header requires a buffer of `size` bytes.
         let list = unsafe { one_region(buffer, size, offset) }?;
         // SAFETY: as above.
-        Ok(count(unsafe { write_list(&file, &list) }?))
+        Ok(count(unsafe { write_list(&file, &list, None) }?))
     })
 }
 
@@ -283,19 +284,37 @@ pub(crate) unsafe fn one_region(
     })
 }
 
+/// Of an operation that was posted, `posted` is when.
+///
 /// # Safety
 /// The buffers are valid for writes during the call.
-pub(crate) unsafe fn read_list(file: &OpenFile, list: &List) -> Result<u64, Error> {
+pub(crate) unsafe fn read_list(
+    file: &OpenFile,
+    list: &List,
+    posted: Option<Instant>,
+) -> Result<u64, Error> {
     file.reading(|client, file| {
+        if let Some(posted) = posted {
+            client.has_waited(posted);
+        }
         // SAFETY: the caller's promise.
         unsafe { read_into(client, file, &list.regions, &list.buffers) }
     })
 }
 
+/// Of an operation that was posted, `posted` is when.
+///
 /// # Safety
 /// The buffers are valid for reads during the call.
-pub(crate) unsafe fn write_list(file: &OpenFile, list: &List) -> Result<u64, Error> {
+pub(crate) unsafe fn write_list(
+    file: &OpenFile,
+    list: &List,
+    posted: Option<Instant>,
+) -> Result<u64, Error> {
     file.writing(|client, file| {
+        if let Some(posted) = posted {
+            client.has_waited(posted);
+        }
         // SAFETY: the caller's promise.
         unsafe { write_from(client, file, &list.regions, &list.buffers) }
     })?;
@@ -320,7 +339,7 @@ pub unsafe extern "C" fn cwfs_readx(
         // SAFETY: the header requires lists of that many entries.
         let list = unsafe { buffers::list(memory, memory_count, regions, region_count) }?;
         // SAFETY: the header requires buffers of the lengths that they have.
-        Ok(count(unsafe { read_list(&file, &list) }?))
+        Ok(count(unsafe { read_list(&file, &list, None) }?))
     })
 }
 
@@ -342,7 +361,7 @@ pub unsafe extern "C" fn cwfs_writex(
         // SAFETY: the header requires lists of that many entries.
         let list = unsafe { buffers::list(memory, memory_count, regions, region_count) }?;
         // SAFETY: the header requires buffers of the lengths that they have.
-        Ok(count(unsafe { write_list(&file, &list) }?))
+        Ok(count(unsafe { write_list(&file, &list, None) }?))
     })
 }
 

@@ -2,6 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use std::time::Instant;
 
 use causeway_fs::Error;
 use causeway_fs::open_file::OpenFile;
@@ -28,7 +29,7 @@ pub struct CwfsCompletion {
 }
 
 /// The function that carries out an operation on a list.
-type Carry = unsafe fn(&OpenFile, &List) -> Result<u64, Error>;
+type Carry = unsafe fn(&OpenFile, &List, Option<Instant>) -> Result<u64, Error>;
 
 /// # Safety
 /// The list's buffers are as `carry` needs them until the operation has completed.
@@ -45,12 +46,12 @@ unsafe fn post(
     unsafe { op.write(0) };
     let file: Arc<OpenFile> = instance.files.get(file)?;
     let list = list()?;
-    let client = file.client();
+    let (client, posted) = (file.client(), Instant::now());
     let number = instance
         .posted
         .post(client, user_ptr.expose_provenance(), move || {
             // SAFETY: the caller's promise.
-            Ok(unsafe { carry(&file, &list) }?)
+            Ok(unsafe { carry(&file, &list, Some(posted)) }?)
         })?;
     // SAFETY: as above.
     unsafe { op.write(number) };

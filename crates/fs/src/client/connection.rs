@@ -1,7 +1,7 @@
 //! A client: its parts and its options.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use causeway_bmi::{ConnectionId, Memory, PeerError, PeerReport};
 use causeway_wire::fs::{Caller, Errno};
@@ -143,6 +143,13 @@ impl Client {
     /// Bounds how long each of the following calls may take, where the configuration permits more.
     pub fn limit(&mut self, timeout: Duration) {
         self.rpc.timeout = timeout.min(self.rpc.longest_timeout);
+        self.rpc.waits_since = None;
+    }
+
+    /// The following calls, up to the next [`Self::limit`], are of an operation that has waited for others of this client since then. Servers for which another one has waited in vain meanwhile get
+    /// little more time: many operations that wait for one such server end soon after the first one.
+    pub fn has_waited(&mut self, since: Instant) {
+        self.rpc.waits_since = Some(since);
     }
 
     /// Makes the capabilities that its requests need, as a metadata server's own client.

@@ -1,5 +1,7 @@
 //! The state of a server that a client can reach.
 
+use std::time::Instant;
+
 use causeway_bmi::{Addr, ConnectionId};
 use causeway_wire::fs::formats::FORMATS;
 use causeway_wire::fs::{Greeting, Target};
@@ -56,6 +58,8 @@ pub(super) struct Link {
     /// The connection on which that was found.
     pub(super) known_of: Option<ConnectionId>,
     pub(super) replied: Replied,
+    /// When a call was last given up that waited for this server, if it has not replied since.
+    pub(super) silent: Option<Instant>,
     /// The format of requests to it: the highest that both sides are known to speak.
     pub(super) format: u8,
     /// The connection on which the format was found: the server behind another connection may be another build.
@@ -80,6 +84,7 @@ impl Link {
             known: None,
             known_of: None,
             replied: Replied::Not,
+            silent: None,
             format: FORMATS.highest,
             format_of: None,
         }

@@ -1,6 +1,6 @@
 //! The outcomes of calls: replies, failures after which a call is repeated, and the time-out.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use causeway_bmi::{Completion, OpError, PeerError};
 use causeway_wire::formats::Formats;
@@ -9,6 +9,11 @@ use causeway_wire::fs::{Errno, Failure, ReplyBody};
 
 use super::pending::{Attempt, Outcome, PendingCall, State, errno_of};
 use super::rpc::{BATCH, DRAIN, EVENT, Rpc, SPARE_REPLIES};
+
+/// The part of the time-out that a server gets which has been silent for a whole one.
+const SILENT_PART: u32 = 16;
+/// It gets no less than this, in which one that replies again does so.
+const LEAST_SILENT_TIME: Duration = Duration::from_millis(100);
 
 impl Rpc {
     /// Handles one completion. Returns the index of the call that it belongs to, if that was in progress.
@@ -54,6 +59,11 @@ impl Rpc {
         };
         self.end_exports(&attempt);
         let outcome = attempt.outcome();
+        if !matches!(outcome, Outcome::Lost(_))
+            && let Some(link) = self.links.get_mut(pending.call.server)
+        {
+            link.silent = None;
+        }
         if self.spare_replies.len() < SPARE_REPLIES {
             self.spare_replies.push(attempt.reply.clone());
         }
@@ -195,9 +205,37 @@ impl Rpc {
         pending.state = State::Done(Err(error));
     }
 
+    /// When calls that have waited for replies since `began` are given up: before `deadline` if nothing is left but servers that have been silent for a whole time-out already, while the operation waited for others.
+    pub(super) fn deadline(
+        &self,
+        pending_calls: &[PendingCall],
+        began: Instant,
+        deadline: Instant,
+    ) -> Instant {
+        let Some(since) = self.waits_since else {
+            return deadline;
+        };
+        let is_silent = |pending: &PendingCall| {
+            let link = self.links.get(pending.call.server);
+            link.is_some_and(|link| link.silent.is_some_and(|silent| silent > since))
+        };
+        let mut open = pending_calls.iter().filter(|pending| pending.is_open());
+        let time = (self.timeout / SILENT_PART).max(LEAST_SILENT_TIME);
+        match open.all(is_silent) {
+            true => deadline.min(began + time),
+            false => deadline,
+        }
+    }
+
     /// Ends the calls in progress because the time-out has passed, each with the reason.
     pub(super) fn give_up(&mut self, pending_calls: &mut [PendingCall]) {
         let waited = self.seconds_waited();
+        let now = Instant::now();
+        for pending in pending_calls.iter().filter(|pending| pending.is_open()) {
+            if let Some(link) = self.links.get_mut(pending.call.server) {
+                link.silent = Some(now);
+            }
+        }
         let mut silent = Vec::new();
         for pending in pending_calls.iter_mut() {
             if let State::Sent(attempt) = &pending.state {

@@ -88,6 +88,8 @@ pub(crate) struct Rpc {
     pub(super) timeout: Duration,
     /// How long a call may take at most by the configuration: servers keep replies for that long.
     pub(super) longest_timeout: Duration,
+    /// Since when the present operation has waited for others of this client, if it has.
+    pub(super) waits_since: Option<Instant>,
     /// Of the present call's time.
     pub(super) attendance: Attendance,
     pub(super) client: u128,
@@ -158,6 +160,7 @@ impl Rpc {
             routes: Vec::new(),
             timeout: configuration.timeout,
             longest_timeout: configuration.timeout,
+            waits_since: None,
             attendance: Attendance::begin(configuration.timeout, Instant::now()),
             client: random_number()?,
             caller,
@@ -466,10 +469,12 @@ impl Rpc {
         on_reply: &mut OnReply<'_>,
     ) {
         let mut completions = Vec::new();
+        let began = Instant::now();
         loop {
             let now = Instant::now();
             self.attendance.look(now);
-            let ends = self.attendance.extended(deadline);
+            let ends = self.deadline(pending_calls, began, deadline);
+            let ends = self.attendance.extended(ends);
             if now >= ends || self.interrupted.load(Ordering::Acquire) {
                 return self.give_up(pending_calls);
             }

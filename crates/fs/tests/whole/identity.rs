@@ -619,6 +619,35 @@ fn a_stopped_server_sends_no_reply() {
     assert!(!error.to_string().contains("we disconnected"), "{error}");
 }
 
+/// One of many that wait for each other, as posted ones do, would otherwise get the whole time-out after each before it.
+#[test]
+fn an_operation_that_waited_while_a_server_was_silent_ends_soon() {
+    use rustix::process::{Pid, Signal, kill_process};
+    const WHOLE: Duration = Duration::from_secs(60);
+    let fixture = Fixture::start_with(&Shape::default(), |configuration| {
+        configuration.timeout = WHOLE;
+    });
+    let mut client = fixture.client();
+    let (index, _) = fixture.cluster.configuration().server("io0").unwrap();
+    client.storage_status(index).unwrap();
+    let pid = Pid::from_raw(fixture.cluster.pid(index).unwrap() as i32).unwrap();
+    let posted = Instant::now();
+    kill_process(pid, Signal::STOP).unwrap();
+    while !is_stopped(pid) {
+        std::thread::yield_now();
+    }
+    client.limit(Duration::from_millis(400));
+    client.storage_status(index).unwrap_err();
+    client.limit(WHOLE);
+    client.has_waited(posted);
+    let began = Instant::now();
+    let error = client.storage_status(index).unwrap_err();
+    assert_eq!(error.errno, Errno::ETIMEDOUT, "{error}");
+    assert!(began.elapsed() < WHOLE / 2, "{error}");
+    kill_process(pid, Signal::CONT).unwrap();
+    client.storage_status(index).unwrap();
+}
+
 fn is_stopped(pid: rustix::process::Pid) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
     status.lines().any(|line| line == "State:\tT (stopped)")
