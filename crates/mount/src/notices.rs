@@ -23,7 +23,7 @@ pub(crate) struct Notices {
 }
 
 impl Notices {
-    /// By the device of a mount. Whoever calls it must send nothing that waits.
+    /// Sends by the device of a mount. Threads that serve requests, or that others wait for, must send nothing that waits.
     pub(crate) fn by(device: OwnedFd) -> Self {
         Self {
             device: File::from(device),

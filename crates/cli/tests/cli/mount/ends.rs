@@ -216,7 +216,7 @@ fn a_mount_that_is_killed_while_it_waits_for_the_kernel_ends_what_programs_wait_
         reader_ended.send(read.map(drop)).unwrap();
     });
     std::thread::spawn(move || {
-        // Who takes a lock sees what earlier owners wrote: the kernel drops what it has of the file.
+        // The owner of a lock sees what earlier owners wrote: the kernel drops what it has of the file.
         let lock_often = || loop {
             flock(&locked, FlockOperation::LockExclusive)?;
             flock(&locked, FlockOperation::Unlock)?;
